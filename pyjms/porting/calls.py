@@ -353,8 +353,8 @@ def _chosen_call(
     if wanted is not None:
         # The wanted type tells variables that no argument tells, such as that of `Collections.emptyList()`.
         unify(returned, wanted, bound)
-    # `equals`, `contains` and the like take any object: a box of another type is never equal, which Python's numbers
-    # hide.
+    # `equals`, `contains` and the like take any object: a box of another type
+    # is never equal, which Python's numbers hide.
     if member.params and member.params[0] == "any":
         place = 1 if name == "containsValue" else 0
         element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT

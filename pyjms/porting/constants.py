@@ -206,8 +206,8 @@ def tell_property_name(unit: Unit, node: Node, argument: Node) -> None:
             f"the property name {name}",
             "pyjms refuses it, as JMS does (§3.5.1, §3.8.1.1): write _ in place of other characters, in all programs that use it",
         )
-    # JMS 1.1 §3.5.1: `JMSX` is for properties of JMS, `JMS_` for the provider's; of the first a client sets two
-    # (§3.5.9).
+    # JMS 1.1 §3.5.1: `JMSX` is for properties of JMS, `JMS_` for the
+    # provider's; of the first a client sets two (§3.5.9).
     elif name.startswith("JMS") and not name.startswith(("JMS_", "JMSXGroupID", "JMSXGroupSeq")):
         unit.check(
             node, f"the property name {name}", "names that begin with JMS are the provider's: choose another one"

@@ -238,8 +238,8 @@ def cast(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
     if expr.type.dims == target.dims and unit.is_subtype(expr.type.name, target.name):
         return convert(unit, expr, target, node)
     if target.dims:
-        # Arrays of bytes may be `bytes` from JMS or a `bytearray` of the program; no other array can be told at run
-        # time.
+        # Arrays of bytes may be `bytes` from JMS or a `bytearray` of the
+        # program; no other array can be told at run time.
         if target == Type("byte", (), 1) and expr.type == OBJECT:
             return Expr(f"java.cast_bytes({expr.code})", target, known=expr.known)
         raise Unportable(node, f"a cast to {target}")

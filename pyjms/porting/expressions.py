@@ -139,8 +139,8 @@ def compare_equal(unit: Unit, operator: str, left: Expr, right: Expr, node: Node
             return _compared(left, operator, right)
         raise Unportable(node, f"{left.type} {operator} {right.type}")
     for each in (left, right):
-        # Java compares identities here, which depend on its caches of boxes and literals; neither `==` nor `is` gives
-        # the same.
+        # Java compares identities here, which depend on its caches of boxes and
+        # literals; neither `==` nor `is` gives the same.
         if each.type == STRING or each.type.name in BOXES or each.type.name in _MAY_BE_VALUES:
             raise Unportable(
                 node,

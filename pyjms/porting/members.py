@@ -105,8 +105,8 @@ def _one_method(unit: Unit, info: ClassInfo, method: MethodInfo, name: str) -> l
         if has_modifier(node, "synchronized"):
             held = unit.class_code(info.full_name, node) if method.is_static else "self"
             body = [f"with java.synchronized({held}):", *indented(body)]
-        # A default value keeps a variable as it is now: Java captures values, Python looks them up when the function
-        # runs.
+        # A default value keeps a variable as it is now: Java captures values,
+        # Python looks them up when the function runs.
         kept = [f"{each}={each}" for each in scope.kept]
     # Java starts the first class with a `main`; nested ones are started by name only.
     if method.name == "main" and method.is_static and len(params) == 1 and info.outer is None:
@@ -451,8 +451,8 @@ def _constructor(
         if obstacle is not None:
             above = left_out(unit, obstacle.node.children[0], obstacle)[-1:]
         is_this = first is not None and text_of(children(first)[0]) == "this"
-        # With `this(…)` the other constructor initialises the fields; doing it here, too, would undo its work (JLS
-        # §12.5).
+        # With `this(…)` the other constructor initialises the fields; doing it
+        # here, too, would undo its work (JLS §12.5).
         fields = [] if is_this else field_lines(unit, info)
         body = block_lines(unit, rest) if rest else []
         # The order of JLS §12.5: the constructor above, the fields in their order, then the body.
@@ -624,8 +624,8 @@ def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:
         if above is None or above.name in _WITHOUT_BASE:
             continue
         own = unit.class_info(above.name)
-        # Both stand in one class body, which is not finished while its nested classes are made: only the bare name
-        # exists.
+        # Both stand in one class body, which is not finished while its nested
+        # classes are made: only the bare name exists.
         if own is not None and own.outer is not None and own.outer is info.outer and not info.in_method:
             codes.append(own.name)
         elif own is not None and own is info.outer and not info.in_method:

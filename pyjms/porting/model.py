@@ -163,8 +163,8 @@ def walk(node: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        # A stack and no recursion: generated Java nests deeper than Python's limit. Reversed, so that nodes come in
-        # their order.
+        # A stack and no recursion: generated Java nests deeper than Python's limit.
+        # Reversed, so that nodes come in their order.
         waiting.extend(reversed(node.children))
 
 

@@ -58,8 +58,8 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
         result = PortedFile(name, file.module, statements=statements_in(tree.root_node))
         result.findings = syntax_errors(tree)
         made.append(result)
-        # A file that is no Java stays out of the program: its classes would be found half, and calls of them wrongly
-        # translated.
+        # A file that is no Java stays out of the program: its classes would be
+        # found half, and calls of them wrongly translated.
         if not result.findings:
             program.files.append(file)
             for info in file.classes:
@@ -120,8 +120,8 @@ def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> Non
             key
             for key, types in known.items()
             if len(types) > 1
-            # Python and the library call these by their names, and type parameters are Object here: types would tell
-            # nothing apart.
+            # Python and the library call these by their names, and type parameters are
+            # Object here: types would tell nothing apart.
             and not (key[0] in {"equals", "compareTo", "compare"} or child(info.node, "type_parameters") is not None)
         }
     for unit, info in pairs:

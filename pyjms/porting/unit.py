@@ -489,8 +489,8 @@ class Unit:
         value = child(field.declarator, "value")
         if field.is_final and value is not None and value.type == "object_creation_expression":
             made = self._type_within(owner, needed(value, "type"), 0)
-            # A final field of type Map that is made as a LinkedHashMap keeps its order, and no finding about order is
-            # needed.
+            # A final field of type Map that is made as a LinkedHashMap keeps its
+            # order, and no finding about order is needed.
             if made.name.startswith("java.util.") and self.is_subtype(made.name, declared.name):
                 return Type(made.name, declared.args)
         return declared

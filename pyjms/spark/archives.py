@@ -105,8 +105,8 @@ def _moved(session: SparkSession, directory: str, form: str) -> list[str] | None
         return None
     # The log's roots are of the former place, so files are matched by their names below the archive's folder.
     there = {"/".join(each.below): each for each in all_below(session, directory)}
-    # Lengths are compared, as a copy that was interrupted, or made while a batch was written, has files of the right
-    # names.
+    # Lengths are compared, as a copy that was interrupted, or made while a
+    # batch was written, has files of the right names.
     missing = sorted(own for own, match in parts.items() if own not in there or there[own].size != committed[match[0]])
     if missing:
         raise OptionError(
@@ -120,8 +120,8 @@ def _committed(session: SparkSession, directory: str) -> dict[str, int]:
     """Return the paths, as they were then, and lengths of all files that batches have written to their end."""
     logs = {each.name: each.place for each in inside(session, f"{directory.rstrip('/')}/{METADATA}") or ()}
     numbers = {name: number for name in logs if (number := log_number(name)) is not None}
-    # A compact file of Spark repeats everything before it, and older files may be deleted: reading starts at the newest
-    # one.
+    # A compact file of Spark repeats everything before it, and older files may
+    # be deleted: reading starts at the newest one.
     since = max((number for name, number in numbers.items() if name.endswith(".compact")), default=-1)
     wanted = [name for name, number in numbers.items() if number > since or name == f"{since}.compact"]
     found: dict[str, int] = {}
@@ -150,8 +150,8 @@ def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
     A batch that the checkpoint has planned and not committed is repeated, message by message, and may be in the folder.
     """
     written = _newest(session, f"{directory.rstrip('/')}/{METADATA}")
-    # Both logs count: a batch that is planned and not committed is repeated message by message, and may be in the
-    # folder.
+    # Both logs count: a batch that is planned and not committed is repeated
+    # message by message, and may be in the folder.
     known = max(_newest(session, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
     if written > known:
         raise DataLossError(

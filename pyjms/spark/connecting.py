@@ -59,8 +59,8 @@ class Link:
         while True:
             try:
                 connection = self.connection()
-            # A client id may still be in use by the former driver, whose connection the broker has not given up yet; so
-            # it is tried again, too.
+            # A client id may still be in use by the former driver, whose connection the broker
+            # has not given up yet; so it is tried again, too.
             except (ConnectionLostError, ResourceError, DuplicateClientIdError) as error:
                 self._pause(error, until_ms)
                 continue
@@ -76,15 +76,15 @@ class Link:
     def connection(self) -> ProviderConnection:
         """Return the open connection. Raises as `Provider.connect`."""
         with self._lock:
-            # Read under the lock and used outside of it: the call may take long, and other threads use the same
-            # connection meanwhile.
+            # Read under the lock and used outside of it: the call may take long, and
+            # other threads use the same connection meanwhile.
             found = self._connection
         if found is not None:
             return found
         # Asked for each connection, so that credentials are read again from their file.
         request = self._request()
-        # Connecting takes seconds when a broker is away, so the lock is not held: two threads may both connect, and one
-        # connection is closed.
+        # Connecting takes seconds when a broker is away, so the lock is not held: two
+        # threads may both connect, and one connection is closed.
         made = find_provider(request.url.scheme).connect(request, _Events())
         with self._lock:
             if self._connection is None:
@@ -150,8 +150,8 @@ def link_of(options: JmsOptions, *, with_client_id: bool = False) -> Link:
 
     with_client_id: the connection takes the client id, as who makes a durable subscription must; only one may have it.
     """
-    # A connection with the client id is one of its own: only one may exist at the broker, and workers connect beside
-    # it.
+    # A connection with the client id is one of its own: only one may exist at
+    # the broker, and workers connect beside it.
     client_id = options.client_id if with_client_id else None
     # The process is part of the key: PySpark's daemon forks its workers, which inherit this table.
     key = _Key(os.getpid(), options.url, options.credentials, client_id)

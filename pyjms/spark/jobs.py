@@ -35,8 +35,8 @@ def _acknowledge(found: ReaderGroups, group: ReaderGroup) -> int:
     request = GroupRequest(
         name=group.name, address=group.address, subscription=group.subscription, selector=group.selector
     )
-    # Opened again with its own terms: the fence now belongs to this call, and a job that still reserves messages is
-    # stopped.
+    # Opened again with its own terms: the fence now belongs to this call, and a
+    # job that still reserves messages is stopped.
     opened = found.open(request)
     # Counted before the acknowledgement, which moves the low mark.
     held = opened.group.high - opened.group.low

@@ -164,8 +164,8 @@ def check_condition(rows: DataFrame, where: str) -> None:
     patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # noqa: SLF001
     for each in _expressions(plan, (patterns.CURRENT_LIKE(), patterns.CAST())):
         kind = str(each.getClass().getSimpleName())
-        # Spark calls the clock deterministic within a query, and a cast of 'today' is a constant to it, so both are
-        # named here.
+        # Spark calls the clock deterministic within a query, and a cast of 'today'
+        # is a constant to it, so both are named here.
         if kind in _CLOCKS or not each.deterministic() or (kind == "Cast" and _is_moment(each)):
             raise OptionError(
                 f"the condition {where!r} has another result each time, by {each.sql()}, and a job that is started again must choose the same messages: "

@@ -62,14 +62,14 @@ def archive(
     for folder in (directory, place):
         check_folder(folder)
         make_folder(session, folder)
-    # After the folders are made and before the query starts: Spark would pass over the batches and acknowledge their
-    # messages.
+    # After the folders are made and before the query starts: Spark would pass
+    # over the batches and acknowledge their messages.
     check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     writer = (
-        # `to_date` uses the session's zone, which `make_session` sets to UTC: folders must not depend on where they are
-        # made.
+        # `to_date` uses the session's zone, which `make_session` sets to UTC:
+        # folders must not depend on where they are made.
         rows.selectExpr("*", "to_date(timestamp) AS day")
         .writeStream.format(form)
         .partitionBy("day")
@@ -120,8 +120,8 @@ def replay(
     # The sink leaves out expired rows, and in an archive most times to live are over.
     ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy(*_ORDER)
     given = {"headers": "keep", **options}
-    # Counted before anything is sent: the number is part of the terms, and an empty choice does not use up the job's
-    # name.
+    # Counted before anything is sent: the number is part of the terms, and an
+    # empty choice does not use up the job's name.
     total = ordered.count()
     if total == 0:
         yield Replayed(messages=0, of=0, epoch=0, is_new=False)
@@ -140,8 +140,8 @@ def replay(
             note_terms(job, terms, **known)
         yield Replayed(messages=total, of=total, epoch=0, is_new=done is None)
         return
-    # `zipWithIndex` numbers without holes in the order of the sort; Spark's SQL functions have holes, or need one
-    # partition.
+    # `zipWithIndex` numbers without holes in the order of the sort; Spark's SQL
+    # functions have holes, or need one partition.
     placed = _in_micros(ordered).rdd.zipWithIndex().map(_with_place).toDF(f"{_SCHEMA_IN_MICROS}, place bigint")
     # Cached, as each portion would read and sort the whole archive.
     numbered = _of_micros(placed, "place").cache()

@@ -90,8 +90,8 @@ def between(start: Offset, end: Offset) -> Range:
     """Return the messages of the batch that lies between two offsets."""
     if end.begins_after is not None:
         return Range(after=end.begins_after, upto=end.seq)
-    # An end before the start is possible when a checkpoint of another generation is in use; it is an empty batch, not a
-    # negative one.
+    # An end before the start is possible when a checkpoint of another generation is
+    # in use; it is an empty batch, not a negative one.
     return Range(after=start.seq, upto=max(start.seq, end.seq))
 
 
@@ -105,8 +105,8 @@ def cut(whole: Range, parts: int | None, *, processors: int, least: int) -> list
         parts = max(1, min(processors, count // least))
     # The option `partitions` may ask for more tasks than the batch has messages; an empty range gets no task at all.
     parts = min(parts, count)
-    # Edges are computed from the whole, not by adding a rounded length: so they end at `upto` exactly, and parts differ
-    # by one at most.
+    # Edges are computed from the whole, not by adding a rounded length: so they end at
+    # `upto` exactly, and parts differ by one at most.
     edges = [whole.after + count * number // parts for number in range(parts + 1)] if parts else []
     return [Range(after=low, upto=high) for low, high in pairwise(edges)]
 
@@ -254,11 +254,11 @@ class GroupPlanner(Planner):
     def _open(self) -> OpenGroup:
         """Open the group, once: who opens it later takes it from us, and we must notice."""
         if self._opened is None:
-            # Opened once only: a second `open` would raise the fence and take the group back from a query that started
-            # later, which would hide the conflict.
+            # Opened once only: a second `open` would raise the fence and take the group back from a
+            # query that started later, which would hide the conflict.
             self._opened = self._link.call(self._open_with)
-            # The marks are cached, as they only change by this planner's own calls: another query's calls would fence
-            # it.
+            # The marks are cached, as they only change by this planner's own
+            # calls: another query's calls would fence it.
             self._low, self._high = self._opened.group.low, self._opened.group.high
         return self._opened
 
@@ -291,21 +291,21 @@ class GroupPlanner(Planner):
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         self._open()
-        # The checkpoint's place is judged before anything is reserved: an old copy of the store would give new messages
-        # numbers that the checkpoint calls done.
+        # The checkpoint's place is judged before anything is reserved: an old copy of the store would
+        # give new messages numbers that the checkpoint calls done.
         after = self._place_of(start)
         self._aim()
         # A place of another generation must not acknowledge: its numbers mean other messages here.
         is_known = after == start.seq and self._is_ours(start)
         if is_known and self._options.ack_on is AckOn.PROGRESS:
-            # Spark asks what follows `start` only when the batch that ended there is in its commit log (decision 0170),
-            # so the output has these messages.
+            # Spark asks what follows `start` only when the batch that ended there is in its commit
+            # log (decision 0170), so the output has these messages.
             self._acknowledge(start.seq)
         high = self._reserve(after, limits)
         if high == after:
             return start
-        # Where messages were lost the batch starts elsewhere than its start offset says, and Spark keeps the end offset
-        # alone.
+        # Where messages were lost the batch starts elsewhere than its start offset
+        # says, and Spark keeps the end offset alone.
         return self._offset(high, None if is_known else after)
 
     def _reserve(self, after: int, limits: Limits) -> int:
@@ -337,16 +337,15 @@ class GroupPlanner(Planner):
         """Return the number after which the next batch begins. Raises `DataLossError`."""
         if not self._is_ours(start):
             self._lose(self._foreign(start))
+            # Of another generation no number means anything here, so the query goes on with all that the group holds.
             return self._low
         if start.seq < self._low:
-            # Refused for any value of failOnDataLoss: Spark's sinks would take the next batches for repetitions and
-            # drop new messages.
+            # Refused for any value of failOnDataLoss: Spark's sinks would take the next
+            # batches for repetitions and drop new messages.
             raise old_checkpoint(start.seq, f"reader group {self._name!r}", self._low)
         if start.seq > self._high:
             self._lose(self._beyond(start.seq))
             self._renew()
-            # The store was replaced or released: its own numbers begin at the low mark, and the query goes on there if
-            # the options allow it.
             return self._low
         return start.seq
 
@@ -354,8 +353,8 @@ class GroupPlanner(Planner):
         """Begin a new generation, as the numbers up to the checkpoint's place would come again: to acknowledge up to it, as Spark says when the
         next batch is planned, or after a crash before that, would take new messages away. What is held the output has.
         """
-        # The order makes each step repeatable: a driver that dies in between finds a group that is empty or gone, and
-        # does the rest.
+        # The order makes each step repeatable: a driver that dies in between finds a
+        # group that is empty or gone, and does the rest.
         self._acknowledge(self._high)
         self._guarded(lambda: self._link.call(self._release))
         self._opened = None
@@ -407,11 +406,11 @@ class GroupPlanner(Planner):
             raise old_checkpoint(wanted.after, f"reader group {self._name!r}", self._low)
         if wanted.upto > self._high:
             self._lose(self._beyond(end.seq))
-            # With failOnDataLoss=false Spark still expects the planned batch: it gets the part of it that the store
-            # has.
+            # With failOnDataLoss=false Spark still expects the planned batch: it
+            # gets the part of it that the store has.
             return Range(after=min(wanted.after, self._high), upto=self._high)
-        # With availableNow the batch that is repeated comes before the first `latest`; what is there now is reserved
-        # when the checkpoint's place is known.
+        # With availableNow the batch that is repeated comes before the first `latest`; what is
+        # there now is reserved when the checkpoint's place is known.
         self._aim()
         return wanted
 
@@ -420,12 +419,12 @@ class GroupPlanner(Planner):
             self._acknowledge(end.seq)
 
     def _acknowledge(self, upto: int) -> None:
-        # Spark's `commit` comes late and again; the message system is not asked about what this planner has settled
-        # itself.
+        # Spark's `commit` comes late and again; the message system is not asked
+        # about what this planner has settled itself.
         if upto <= self._low:
             return
-        # The group is bound outside of the lambda: a link that reconnects repeats the call with the same fence, and a
-        # newer query stays protected.
+        # The group is bound outside of the lambda: a link that reconnects repeats the call
+        # with the same fence, and a newer query stays protected.
         opened = self._open()
         self._guarded(lambda: self._link.call(lambda connection: connection.reader_groups().acknowledge(opened, upto)))
         self._low = upto
@@ -489,8 +488,8 @@ class Receiver:
         """
         if self._is_over:
             return []
-        # A lost connection is opened here, outside of the `try`: `Link.call` has its own time limit, and its error
-        # should end the query.
+        # A lost connection is opened here, outside of the `try`: `Link.call` has its own
+        # time limit, and its error should end the query.
         consumer = self._open()
         until_ms = self._link.clock.monotonic_ms() + wait_ms
         found: list[Delivery] = []
@@ -499,8 +498,8 @@ class Receiver:
             while (limits.max_messages is None or len(found) < limits.max_messages) and (
                 limits.max_bytes is None or size < limits.max_bytes
             ):
-                # `poll` alone is the short way: `catch_up` costs a round trip to a remote broker, so it is only called
-                # when nothing is there.
+                # `poll` alone is the short way: `catch_up` costs a round trip to a remote
+                # broker, so it is only called when nothing is there.
                 delivery = consumer.poll() or self._look_again(consumer, may_wait=not found, until_ms=until_ms)
                 if delivery is None:
                     self._is_over = self._since_ms is not None  # whatever was there has been received
@@ -510,8 +509,8 @@ class Receiver:
                 # `max_bytes`, or the query would stand still.
                 size += _ROW_BYTES + content_size(delivery.envelope)
         except (ClosedError, ConnectionLostError):
-            # The deliveries received so far are dropped with their connection: they could not be acknowledged, and the
-            # broker delivers them again.
+            # The deliveries received so far are dropped with their connection: they could not be
+            # acknowledged, and the broker delivers them again.
             self.forget()
             return []
         if self._since_ms is not None and all(each.envelope.timestamp_ms > self._since_ms for each in found):
@@ -520,18 +519,18 @@ class Receiver:
 
     def _look_again(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:
         """Return a message that is on its way; if there is none, wait for one."""
-        # The broker may have sent messages that the client has not processed yet: without this, an empty `poll` would
-        # end `availableNow` too early.
+        # The broker may have sent messages that the client has not processed yet: without this,
+        # an empty `poll` would end `availableNow` too early.
         consumer.catch_up()
         delivery = consumer.poll()
         while delivery is None and may_wait:
             delivery = consumer.poll_or_wait()
             if delivery is None and not self._link.clock.wait(self._signal, until_ms):
-                # The wait is over: with its interest left, the provider would wake this consumer, which no longer
-                # looks, in place of another one.
+                # The wait is over: with its interest left, the provider would wake this consumer,
+                # which no longer looks, in place of another one.
                 consumer.set_interested(False)
-                # A message may have been delivered between the end of the wait and the loss of interest; it is already
-                # this session's.
+                # A message may have been delivered between the end of the wait and the
+                # loss of interest; it is already this session's.
                 return consumer.poll()
         return delivery
 
@@ -553,8 +552,8 @@ class Receiver:
         try:
             self._session.acknowledge(deliveries)
         except ProviderError as error:
-            # Providers report a broken connection by various errors, so its state decides too; the acknowledgement may
-            # have arrived all the same.
+            # Providers report a broken connection by various errors, so its state decides too;
+            # the acknowledgement may have arrived all the same.
             is_gone = self._connection is None or self._connection.state != "connected"
             if not is_gone and not isinstance(error, (ClosedError, ConnectionLostError)):
                 raise
@@ -566,8 +565,8 @@ class Receiver:
         """Let go of the connection; all that is not acknowledged comes again."""
         connection, self._connection = self._connection, None
         self._session = self._consumer = None
-        # Counted before the close, which may fail: deliveries of the former connection must never be acknowledged on a
-        # new one.
+        # Counted before the close, which may fail: deliveries of the former
+        # connection must never be acknowledged on a new one.
         self.life += 1
         if connection is not None:
             with suppress(ProviderError):

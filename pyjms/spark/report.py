@@ -122,7 +122,7 @@ def _events_that_count(events: DataFrame) -> DataFrame:
     """Sends and acknowledgements count when they are done for sure: within a transaction, when its commit is."""
     commits = events.where("op = 'commit' AND ok = 'ok'").selectExpr("run AS c_run", "tx AS c_tx", "t1 AS c_t1")
     wanted = events.where("op IN ('send', 'ack', 'deliver', 'expire') AND dest IS NOT NULL")
-    # Names of transactions begin anew with each run of a program, so the run is part of the key.
+    # The name of a transaction is unique within its run only.
     both = wanted.join(commits, expr("run = c_run AND tx = c_tx"), "left")
     done = "ok = 'ok' AND (tx IS NULL OR c_t1 IS NOT NULL)"
     rejected = "get_json_object(note, '$.rejected') IS NOT NULL"

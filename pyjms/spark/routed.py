@@ -103,11 +103,11 @@ class BatchRules:
 
         is_written: asks whether the sink has written the batch; called for the first of a run, as only that one may be a repetition.
         """
-        # Spark repeats one batch at most, the first of a run; asking the sink for the others would cost a call for
-        # each.
+        # Spark repeats one batch at most, the first of a run; asking the sink
+        # for the others would cost a call for each.
         is_first, self._is_first = self._is_first, False
-        # A batch that was planned and not written follows the present rules: rules that a target refuses could never be
-        # mended otherwise.
+        # A batch that was planned and not written follows the present rules: rules that a
+        # target refuses could never be mended otherwise.
         former = self._kept.of(epoch) if is_first and is_written() else None
         if former is not None:
             return former
@@ -143,8 +143,8 @@ def decider_of(given: RulesText) -> Callable[[Envelope, Address], list[Envelope]
             try:
                 changed = envelope if choice.rule is None else transformed(choice.rule, envelope)
             except TransformerError as error:
-                # What the other rules made of the message is dropped, too: a message goes to all of its targets or to
-                # none.
+                # What the other rules made of the message is dropped, too: a
+                # message goes to all of its targets or to none.
                 return [_aside(envelope, unwanted, str(error))]
             made.append(replace(changed, destination=rules.targets[choice.target].address))
         # A tap is among the choices and does not count: its copy does not make a message wanted.

@@ -101,8 +101,8 @@ def _write(
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     name = StageName(sink=sink, epoch=epoch, partition=partition, attempt=attempt_of(run))
-    # Digests cost a `repr` for each row; a table with a name of its own is never written again, so there is nothing to
-    # compare.
+    # Digests cost a `repr` for each row; a table with a name of its own is never
+    # written again, so there is nothing to compare.
     seen = RowSum() if may_come_again and options.repeated is Repeated.COMPARE else None
     written = write_partition(name, lambda connection: _envelopes(options, connection, batches, seen), options)
     return JmsCommitMessage(written if seen is None else replace(written, content=seen.content))
@@ -162,8 +162,8 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         written = _written(messages)
         if written:
-            # The sink's name comes from the tasks, as `commit` runs on a writer without task context and does not know
-            # the query.
+            # The sink's name comes from the tasks, as `commit` runs on a writer
+            # without task context and does not know the query.
             finish(written[0].name.sink, batchId, written, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -175,8 +175,8 @@ class JmsBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: JmsOptions) -> None:
         self._options = options
-        # Made here and pickled to all tasks: units of this writer then have one run, and another writer's units are
-        # told apart.
+        # Made here and pickled to all tasks: units of this writer then have one
+        # run, and another writer's units are told apart.
         self._run = uuid.uuid4().hex
         # The prefix keeps names of jobs and of sinks apart, which share one name space at the broker.
         self._job = f"job:{options.job_id or self._run}"

@@ -76,8 +76,8 @@ def stream_reader(options: Mapping[str, Any], schema: StructType) -> JmsStreamRe
     if parsed.mode in (Mode.BROWSE, Mode.RESERVE):
         raise OptionError(f"mode={parsed.mode.value} is for spark.read; a stream has replay, spool or at-least-once")
     source_address(parsed)
-    # A planner is made and dropped, as its constructor checks the options of its mode: the user hears of an error
-    # before the query starts.
+    # A planner is made and dropped, as its constructor checks the options of its mode:
+    # the user hears of an error before the query starts.
     planner_of(parsed)
     return JmsStreamReader(parsed, schema)
 
@@ -104,8 +104,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # The planner has connections, locks and files, which cannot be pickled; a task only needs the options and the
-        # schema.
+        # The planner has connections, locks and files, which cannot be pickled; a
+        # task only needs the options and the schema.
         return {**self.__dict__, "_made": None}
 
     @property
@@ -127,8 +127,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.latest(Offset.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        # Spark may ask on a reader that has planned nothing; a report must not open a connection or take over the
-        # group.
+        # Spark may ask on a reader that has planned nothing; a report must not
+        # open a connection or take over the group.
         found = None if self._made is None else self._made.reported()
         return None if found is None else found.to_json()
 
@@ -144,8 +144,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.commit(Offset.from_json(end))
 
     def stop(self) -> None:
-        # Spark also stops readers that never planned anything: making a planner only to close it would open
-        # connections.
+        # Spark also stops readers that never planned anything: making a
+        # planner only to close it would open connections.
         if self._made is not None:
             self._made.close()
 
@@ -240,8 +240,8 @@ def _moment_clause(name: str, operator: str, value: datetime) -> str | None:
     # Without a zone the moment is unknown; before 1970, `int` would round to the wrong side.
     if value.tzinfo is None or value.timestamp() < 0:
         return None
-    # The float may be a little off, and Spark's moments have microseconds: one millisecond more on each side covers
-    # both.
+    # The float may be a little off, and Spark's moments have microseconds:
+    # one millisecond more on each side covers both.
     low = int(value.timestamp() * 1000)
     if operator in ("<", "<="):
         return f"{name} <= {low + 1}"
@@ -273,8 +273,8 @@ def batch_reader(options: Mapping[str, Any], schema: StructType) -> JmsBatchRead
     source_address(parsed)
     # The default mode of a table is not that of a stream, so it is written into the options that tasks get.
     parsed = replace(parsed, mode=mode)
-    # A reserved job has one selector for its whole life: a pushed filter would differ from one action to the next, and
-    # the group would refuse it.
+    # A reserved job has one selector for its whole life: a pushed filter would differ from
+    # one action to the next, and the group would refuse it.
     if parsed.pushdown and mode is Mode.BROWSE:
         return PushingReader(parsed, schema)
     return JmsBatchReader(parsed, schema)
@@ -358,15 +358,15 @@ def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
     def open_group(connection: ProviderConnection) -> OpenGroup:
         nonlocal attempts
         require(connection, Capability.REPLAY, "read with mode=browse, which changes nothing")
-        # Counted per call and not per success: `Link.call` repeats an open whose answer was lost, and each one raises
-        # the fence.
+        # Counted per call and not per success: `Link.call` repeats an open whose
+        # answer was lost, and each one raises the fence.
         attempts += 1
         return connection.reader_groups().open(request)
 
     opened = link.call(open_group)
     group = opened.group
-    # A fence above our own attempts means that the job was opened before, and reserved nothing then: it must read
-    # nothing again.
+    # A fence above our own attempts means that the job was opened before, and
+    # reserved nothing then: it must read nothing again.
     if group.high > group.low or opened.fence > attempts:  # an attempt that nobody answered may have opened it, too
         return opened, group.high
     if options.max_messages is None:

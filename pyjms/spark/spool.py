@@ -44,8 +44,8 @@ class Frame:
 
 def pack(frame: Frame) -> bytes:
     """Return a frame as a segment has it."""
-    # The checksum covers numbers and length too: a frame whose head was damaged must not pass as messages of other
-    # numbers.
+    # The checksum covers numbers and length too: a frame whose head was damaged
+    # must not pass as messages of other numbers.
     rest = struct.pack(">QII", frame.first, frame.count, len(frame.data))
     return (
         _HEAD.pack(_MAGIC, zlib.crc32(frame.data, zlib.crc32(rest)), frame.first, frame.count, len(frame.data))
@@ -214,8 +214,8 @@ class SpoolFolder:
                 if frame.last > self.marks.settled:
                     self._suspect(frame)
             if end < len(content):
-                # Only the newest segment can be cut by a crash: a newer one begins after the last frame before it is
-                # synchronised.
+                # Only the newest segment can be cut by a crash: a newer one begins after
+                # the last frame before it is synchronised.
                 if number < len(paths) - 1:
                     raise SpoolError(f"{path} is damaged at byte {end}: restore it, or begin with an empty folder")
                 os.truncate(path, end)  # written by who died before it was safe, so nothing of it was acknowledged
@@ -235,16 +235,16 @@ class SpoolFolder:
             segment = self._begin_segment(frame.first)
         segment.write(pack(frame))
         segment.flush()
-        # The acknowledgement follows, after which the broker forgets the messages: `flush` alone leaves them in the
-        # system's cache.
+        # The acknowledgement follows, after which the broker forgets the messages:
+        # `flush` alone leaves them in the system's cache.
         os.fsync(segment.fileno())
         self.high = frame.last
 
     def _begin_segment(self, first: int) -> BinaryIO:
         self._end_segment()
         self._segment = (self._folder / f"{first:020d}{_SUFFIX}").open("ab")
-        # fsync(2): the data of a file may be safe, and its entry in the folder lost, until the folder is synchronised,
-        # too.
+        # fsync(2): the data of a file may be safe, and its entry in the folder
+        # lost, until the folder is synchronised, too.
         _sync_folder(self._folder)
         return self._segment
 
@@ -269,8 +269,8 @@ class SpoolFolder:
     def trim(self) -> None:
         """Delete the segments whose messages are all done with, as the saved marks say."""
         if self._segment is not None and self.marks.low >= self.high:
-            # If every message is done with, the open segment is closed, too, and can be deleted: an idle spool takes no
-            # room.
+            # If every message is done with, the open segment is closed, too, and
+            # can be deleted: an idle spool takes no room.
             self._end_segment()
         paths = _segments(self._folder)
         for number, path in enumerate(paths):

@@ -97,8 +97,8 @@ class SpoolPlanner(Planner):
         if self._opened is None:
             from pyjms.spark.spool import SpoolFolder
 
-            # Opened at first use: the folder takes a lock, and Spark makes planners that only check options or are
-            # pickled.
+            # Opened at first use: the folder takes a lock, and Spark makes
+            # planners that only check options or are pickled.
             self._opened = SpoolFolder(self._path, SystemClock())
             # A copy: the folder's set is what recovery found, and this one changes with every acknowledgement.
             self._seen = Seen(set(self._opened.suspects))
@@ -126,8 +126,8 @@ class SpoolPlanner(Planner):
             self._receive(limits)
         high = folder.high
         if limits.max_messages is not None:
-            # Messages spooled before a crash may be more than one batch may have; their bytes are not known here, only
-            # their numbers.
+            # Messages spooled before a crash may be more than one batch may have; their
+            # bytes are not known here, only their numbers.
             high = min(high, after + limits.max_messages)
         if high <= after:
             return start
@@ -172,11 +172,11 @@ class SpoolPlanner(Planner):
         if fresh:
             self._write(fresh)
         ids = [each.envelope.message_id for each in deliveries]
-        # Between the write and the acknowledgement: if the acknowledgement is lost, the ids are remembered and the
-        # messages recognised.
+        # Between the write and the acknowledgement: if the acknowledgement is lost, the
+        # ids are remembered and the messages recognised.
         self._seen.spooled(ids)
-        # Repeated deliveries are acknowledged with the others, or the broker would redeliver them after each
-        # reconnection.
+        # Repeated deliveries are acknowledged with the others, or the broker
+        # would redeliver them after each reconnection.
         if deliveries and self._receiver.acknowledge(deliveries):
             self._seen.settled(ids)
 
@@ -218,8 +218,8 @@ class SpoolPlanner(Planner):
         folder.save(
             Marks(generation=marks.generation, low=upto, settled=folder.high, unsettled=frozenset(self._seen.ids))
         )
-        # After the marks are safe: a crash before leaves a segment too many, the other order would lose ids that only
-        # the segment names.
+        # After the marks are safe: a crash before leaves a segment too many, the other
+        # order would lose ids that only the segment names.
         folder.trim()
 
     def close(self) -> None:

@@ -82,8 +82,8 @@ def mark_of(text: str) -> int:
 def together(parts: Sequence[Content | None]) -> Content | None:
     """Return what the tasks of an epoch have written; None: not all of them know."""
     known = [each for each in parts if each is not None]
-    # A task that did not count makes the sum worthless: a comparison with part of the rows would refuse a true
-    # repetition.
+    # A task that did not count makes the sum worthless: a comparison with part
+    # of the rows would refuse a true repetition.
     if len(known) < len(parts):
         return None
     return Content(rows=sum(each.rows for each in known), digests=sum(each.digests for each in known) % _MANY)
@@ -91,8 +91,8 @@ def together(parts: Sequence[Content | None]) -> Content | None:
 
 def note(stages: Stages, sink: str, epoch: int, mark: int) -> None:
     """Keep what an epoch was made of, after it was promoted; again, or for an earlier epoch: nothing."""
-    # The marker is a signed 64-bit number in the stores; only a table's own `epoch` can be so large, and it is not
-    # compared then.
+    # The marker is a signed 64-bit number in the stores; only a table's own
+    # `epoch` can be so large, and it is not compared then.
     if epoch < _EPOCHS:
         stages.promote(_name(sink), epoch << _BITS | mark, [])
 
@@ -138,8 +138,8 @@ def attempt_of(run: str | None) -> str:
 
     None: it is not known, and nothing of other runs is ended then.
     """
-    # A new id for each attempt: Spark runs two attempts of a task at once when it speculates, and only one of them is
-    # promoted.
+    # A new id for each attempt: Spark runs two attempts of a task at once when it
+    # speculates, and only one of them is promoted.
     own = uuid.uuid4().hex
     return own if run is None else f"{run[:_RUN_MAX]}.{own}"
 
@@ -184,8 +184,8 @@ class Staging(Way):
         self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
     ) -> Written:
         marker = connection.stages().marker(name.sink)
-        # Asked before anything is sent: the promotion would refuse the epoch in any case, after a whole partition was
-        # staged in vain.
+        # Asked before anything is sent: the promotion would refuse the epoch in any
+        # case, after a whole partition was staged in vain.
         if marker is not None and marker >= name.epoch:
             return self._repeated(marker, name, envelopes)
         # Before sending: the staged messages of a dead run take the room of a limited queue, which may be all there is.
@@ -196,8 +196,8 @@ class Staging(Way):
             for envelope in envelopes:
                 session.send(envelope)
                 count += 1
-            # A partition without rows stages nothing: an empty unit would cost a write, and promotion of the epoch
-            # moves the marker anyway.
+            # A partition without rows stages nothing: an empty unit would cost a write, and
+            # promotion of the epoch moves the marker anyway.
             if count:
                 session.stage(name, keep_s=options.stage_timeout_s)
         finally:
@@ -238,12 +238,12 @@ class Staging(Way):
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
         units = sorted(each.name for each in written if each.waits)
         is_new = link.call(lambda connection: connection.stages().promote(sink, epoch, units))
-        # The marker has reached this epoch, so units staged by a repetition are never promoted: they would hold the
-        # queue's room until their time-out.
+        # The marker has reached this epoch, so units staged by a repetition are never promoted:
+        # they would hold the queue's room until their time-out.
         if not is_new and units:
             link.call(lambda connection: connection.stages().discard(units))
-        # The comparison comes after the promotion and not in one write with it (decision 0208): without the mark an
-        # epoch counts as a repetition.
+        # The comparison comes after the promotion and not in one write with it (decision
+        # 0208): without the mark an epoch counts as a repetition.
         content = together([each.content for each in written])
         if content is None:
             return
@@ -331,8 +331,8 @@ class Branches(Way):
     ) -> Written:
         session = connection.open_session(transacted=True)
         try:
-            # The driver died after it had committed this branch: the partition is visible, and a second branch would
-            # write it twice.
+            # The driver died after it had committed this branch: the partition is
+            # visible, and a second branch would write it twice.
             if (name.epoch, name.partition) in _visible(session, name.sink):
                 return Written(name=name, way="xa", messages=0, waits=False)
             xid = _xid(name)
@@ -357,8 +357,8 @@ class Branches(Way):
         session = connection.open_session(transacted=True)
         try:
             of_this_epoch = _transaction(sink, epoch)
-            # Rolled back before ours are committed: a failed attempt's branch holds a copy of the same rows, which
-            # nobody else would end.
+            # Rolled back before ours are committed: a failed attempt's branch holds a copy
+            # of the same rows, which nobody else would end.
             for xid in session.xa_recover():
                 if xid.global_transaction_id == of_this_epoch and xid not in ours:
                     _settled(session.xa_rollback, xid)  # of an attempt that failed, or of a driver that died

@@ -255,8 +255,8 @@ def _milliseconds(parts: list[str], values: tuple[str, ...]) -> int:
         elif letter in "hKk":
             fields["H"] = int(value) % (24 if letter == "k" else 12)
         elif letter in "yY":
-            # Only two digits for "yy" are a year of this century; Java chooses the one within 80 years before and 20
-            # after now.
+            # Only two digits for "yy" are a year of this century; Java chooses the
+            # one within 80 years before and 20 after now.
             fields["y"] = int(value) + (2000 if len(part) == 2 and len(value) == 2 else 0)
         elif letter in fields:
             fields[letter] = int(value)

@@ -276,8 +276,8 @@ class _Auditor:
         found = gathered_here(self._events, wanted) if wanted else []
         cases = Cases()
         cases.add_messages(found, suspects)
-        # Before `latest_in`, which compares moments of different nodes, and only now, as lags come from the suspects'
-        # events.
+        # Before `latest_in`, which compares moments of different nodes, and only
+        # now, as lags come from the suspects' events.
         self._calibrate(marks, cases.lags())
         if suspects and self._has_lives():
             own = table_of_cases([row for its in cases.rows.values() for row in its])

@@ -115,8 +115,8 @@ def overview_of(events: DataFrame, control: Sequence[Mapping[str, Any]]) -> Over
             raise HistoryError(f"this is no history: it has an event {row['op']!r} that ended {row['ok']!r}")
         _add(found, row)
         came += [row] if row["op"] == DELIVER else []
-    # The digest is resolved by the subscriptions, which are here already, and not by another grouping of all
-    # deliveries.
+    # The digest is resolved by the subscriptions, which are here already, and
+    # not by another grouping of all deliveries.
     names = {row["reader"]: row for row in control if row["op"] == SUBSCRIBE}
     # Recordings that began late, or lost a file, have deliveries of consumers whose subscription is missing.
     if any(row["reader"] not in names for row in came):

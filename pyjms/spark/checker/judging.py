@@ -108,8 +108,8 @@ class _AskingFacts(Facts):
 
     def proof_of_life(self, delivery: Event, after: Event) -> Event | None:
         if delivery.conn is not None and after.t1 is not None:
-            # With the clocks' difference added: only an answer that is later by any clock proves that the connection
-            # lived.
+            # With the clocks' difference added: only an answer that is later by
+            # any clock proves that the connection lived.
             self.asked[delivery.conn, after.t1 + self.allowance_ns(delivery.node, after.node)] = None
         return super().proof_of_life(delivery, after)
 

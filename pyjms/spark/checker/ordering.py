@@ -91,7 +91,7 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> Dat
         seen = streams.selectExpr("*", f"{within} AS before")
     else:
         streams = kept(streams)
-        # One row a block says what came before it, so that no task has to sort a whole stream.
+        # One row for each block says what came before it, so that no task has to sort a whole stream.
         most = streams.groupBy("consumer", "stream", "block").agg(expr("max(self) AS most"))
         earlier = most.selectExpr(
             "consumer",
@@ -170,8 +170,8 @@ def _unique_sends(events: DataFrame, wanted: DataFrame) -> DataFrame:
                 "bool_and(keeps_order) AS keeps_order",
             )
         )
-        # An id that was given twice names two messages, and scheduled ones come when they are due: neither has an
-        # order.
+        # An id that was given twice names two messages, and scheduled ones
+        # come when they are due: neither has an order.
         .where("sends = 1 AND keeps_order")
     )
 

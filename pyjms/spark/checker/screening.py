@@ -198,8 +198,8 @@ def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -
     return keyed.join(ends, "tx_key", "left").selectExpr(
         "* EXCEPT (is_sure, is_never)",
         "coalesce(is_sure, false) AS is_sure",
-        # A branch that was not ended may be prepared and committed later; local work that was not ended never becomes
-        # visible.
+        # A branch that was not ended may be prepared and committed later; local
+        # work that was not ended never becomes visible.
         "coalesce(is_never, NOT is_branch) AS is_never",  # nobody ended it
     )
 
@@ -236,8 +236,8 @@ def _windows(h: str, control: Control) -> list[tuple[object, ...]]:
         is_durable = any('"durable":true' in (each.note or "").replace(" ", "") for each in made)
         ends = [control.last_close_ns(each.consumer, each.sess, each.conn) for each in made]
         until = max((_FOREVER_NS if end is None else end + _SLACK_NS for end in ends), default=_FOREVER_NS)
-        # A second more on both sides, as clocks may differ: a row too many costs little, a delivery without its send is
-        # a suspect.
+        # A second more on both sides, as clocks may differ: a row too many costs
+        # little, a delivery without its send is a suspect.
         since = min(each.t0 for each in made) - _SLACK_NS
         begun, ended = due.get((dest, sub), (None, None))  # type: ignore[call-overload]  # a channel is such a pair
         found.append((h, dest, sub, since, _FOREVER_NS if is_durable else until, begun, ended))
@@ -311,8 +311,8 @@ _AGGREGATES = (
         f"WHEN {_BROWSE} THEN {_ONE_SIGHT}L ELSE {_ONE_SETTLEMENT}L END) AS counted"
     ),
     f"bit_or(signs & {_ALL_BITS}) AS bits",
-    # The least and the greatest digest are equal only if all are: a count of distinct values would need a second
-    # shuffle.
+    # The least and the greatest digest are equal only if all are: a count of
+    # distinct values would need a second shuffle.
     "min(sha_key) AS sha_one",
     "max(sha_key) AS sha_two",
     # XOR of the handles: equal sums say that the same deliveries were settled, without collecting them.

@@ -105,8 +105,8 @@ def replay_command(
                 now_ms = clock.monotonic_ms()
                 portion, sent = each.messages - sent, each.messages
                 meter.hear(_done(job, each, portion, (now_ms - began_ms) / 1000, clock))
-                # The wait until the next second counts for the next portion, so that the seconds of all portions add
-                # up.
+                # The wait until the next second counts for the next portion, so
+                # that the seconds of all portions add up.
                 began_ms = now_ms
                 new += portion if each.is_new else 0
                 note(_progress(job, each, new))

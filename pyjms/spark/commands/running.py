@@ -109,8 +109,8 @@ def source_options(
     given = {"clientId": client_id, "subscription": subscription, "credentials": credentials}
     options = {name: value for name, value in given.items() if value is not None}
     plain = {name: value for name, value in options.items() if name == "credentials"}
-    # Without subscription and client id at first: errors about those should name the command's flags, not Spark's
-    # options.
+    # Without subscription and client id at first: errors about those should
+    # name the command's flags, not Spark's options.
     address = parse_options({"url": url, "destination": destination, "readerGroup": group, **plain}).destination
     is_topic = address is not None and address.kind is AddressKind.TOPIC
     if not is_topic and len(options) > len(plain):
@@ -467,8 +467,8 @@ class _Prometheus(Meter):
         self._seconds.labels(*labels).set(done.seconds)
         self._ended.labels(*labels).set(done.ended_ms / 1000)
         for gauge, value in ((self._lag, done.lag_seconds), (self._left, done.left)):
-            # A gauge without a value keeps its former one: Prometheus has no NULL, and 0 would mean that nothing is
-            # left.
+            # A gauge without a value keeps its former one: Prometheus has no
+            # NULL, and 0 would mean that nothing is left.
             if value is not None:
                 gauge.labels(*labels).set(value)
         if self._path is not None:
