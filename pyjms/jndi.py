@@ -130,7 +130,7 @@ class _Environment:
             if not key.lower().startswith(_OPTION_PREFIX):
                 continue
             kind, _, rest = key[len(_OPTION_PREFIX) :].partition(".")
-            # Divided at the last dot: names have dots, options have none.
+            # The last dot divides the two: names have dots, options have none.
             name, _, option = rest.rpartition(".")
             entry = self.entries.get(name)
             if entry is None or entry.kind != kind.lower() or kind.lower() not in _FACTORIES:
@@ -326,14 +326,14 @@ def _load(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> _Environm
             path = Path(url2pathname(urlsplit(provider_url).path))
             environment.source = str(path)
             _add_file(environment, path)
-        # After the file: what the program gives wins over what the file says.
+        # The mapping comes after the file: what the program gives wins over what the file says.
         for key, value in given.items():
             if not (is_file and key in _PROVIDER_URLS):
                 environment.add(key, value, f"environment key {key!r}")
     else:
         environment = _Environment(os.fspath(given))
         _add_file(environment, Path(given))
-    # Last, as an option may stand before its factory in the file.
+    # Options come last, as one may stand before its factory in the file.
     environment.add_options()
     return environment
 

@@ -71,7 +71,7 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
             "the connection commits each statement by itself, so nothing could be undone: joined() needs one whose "
             "isolation_level is not AUTOCOMMIT"
         )
-    # A flag in place of an `except`: an interrupt in the block rolls both back, too.
+    # A flag does what an `except` could not: an interrupt in the block rolls both back, too.
     is_whole = False
     session.is_joined = True
     try:
@@ -79,7 +79,7 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
         _check_joined(connection, transaction)
         is_whole = True
     finally:
-        # First of all, as the session refuses to roll back while it is joined.
+        # The mark goes first: the session refuses to commit and to roll back while it is joined.
         session.is_joined = False
         if not is_whole:
             _roll_back(session, connection)

@@ -68,7 +68,7 @@ class Call(Generic[_Result]):
         except Exception as error:  # whatever it raised is raised by who awaits it
             self._tell(partial(self._fail, error))
             return
-        # Set before `_end` is taken: a task that is cancelled after that finds what there is to undo.
+        # The undoing is set before `_end` is taken: a task that is cancelled after that finds what there is to undo.
         if self._undo is not None:
             self._leftover = partial(self._undo, result)
         # The task may have been cancelled while the call was made: then nobody gets the result, and
@@ -274,7 +274,7 @@ class Listening:
             # same, as the event loop is ending.
             task = asyncio.current_task()
             served.is_cancelled = task is not None and task.cancelling() > 0
-            # Set here, on the event loop, before the thread is told: no task adds a call that the
+            # The flag is set on the event loop before the thread is told: no task adds a call that the
             # thread would not make.
             served.is_over = True
 

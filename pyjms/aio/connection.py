@@ -131,7 +131,7 @@ class Connection(Closing):
         connection awaits it. Goes on, if the task is cancelled. May be awaited on another event loop: the connection's may have ended.
         """
         self._refuse_in_listener("close")
-        # A thread of its own, as each session's may be in a send that waits for room, which this close ends.
+        # The close has a thread of its own: each session's may be in a send that waits for room, which the close ends.
         await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:
@@ -147,7 +147,7 @@ class Connection(Closing):
             raise IllegalStateException(f"a listener cannot {what} its own connection: it would wait for itself")
 
     def _all_threads(self) -> list[SessionThread]:
-        # Under the lock: a set that grows while it is listed raises an error.
+        # The lock is taken, as a set that grows while it is listed raises an error.
         with self._lock:
             return list(self._threads)
 

@@ -108,7 +108,7 @@ class MessageConsumer(Closing):
 
     def _look(self) -> None:
         """Have the receive that waits look for a message. Any thread; never blocks."""
-        # Read once, as the event loop takes it away meanwhile.
+        # The attribute is read once, as the event loop clears it meanwhile.
         waiting = self._waiting
         if waiting is not None:
             self._thread.post(waiting.look)

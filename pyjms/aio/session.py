@@ -83,8 +83,7 @@ class Session(Closing):
 
         Raises InvalidDestinationException for another destination; JMSException while it has consumers.
         """
-        # Checked here, on the event loop: a plain destination has no `delete`, and the error would
-        # be an AttributeError.
+        # The check is made here: a plain destination has no `delete`, and the error would be an AttributeError.
         if not isinstance(destination, (TemporaryQueue, TemporaryTopic)):
             raise InvalidDestinationException(f"{destination!r} is no temporary destination, so it is not deleted")
         await self._thread.call(destination.delete)
@@ -194,8 +193,8 @@ class Session(Closing):
         if self._thread.serves_here:
             await self._thread.call(self._sync.close)  # which refuses
         else:
-            # A thread of its own for the close: the session's may be in a send that waits for room,
-            # which this close ends.
+            # The close has a thread of its own: the session's may be in a send that waits for room,
+            # which the close ends.
             await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:

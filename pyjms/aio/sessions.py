@@ -151,7 +151,7 @@ class Receive:
                 self._end(None)
                 return
             self._has_looked = True
-            # In the context of the task, where a tracer finds the present span.
+            # The look is made in the context of the task, where a tracer finds the present span.
             message = self._context.run(self._consumer.receive_or_enlist)
         except Exception as error:  # whatever it is, who awaits the receive is told
             self._fail(error)

@@ -63,7 +63,7 @@ class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
             return self._ahead.pop()
         for element in self._elements:
             return element
-        # Not StopIteration, which would end a generator around this call without a word (decision 0301).
+        # StopIteration would end a generator around this call without a word (decision 0301).
         raise NoSuchElementException("the enumeration has no more elements; ask hasMoreElements() first")
 
     def __iter__(self) -> Enumeration[T]:

@@ -72,7 +72,7 @@ class JavaNames:
     def __init_subclass__(cls, *, declares: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         members: dict[str, Member] = {}
-        # From the root on, so that the nearest declaration of a name is the one that stays.
+        # The loop begins at the root, so that the nearest declaration of a name is the one that stays.
         for base in reversed(cls.__mro__[1:]):
             members.update(vars(base).get("java_members", {}))
         if declares:
@@ -183,7 +183,7 @@ def _follow_annotation(cls: type, member: Member) -> None:
 
 def _prepare(cls: type) -> None:
     """Have the properties that `cls` declares know what to do when a class below it uses the name for a field."""
-    # A copy: the loop puts properties in the place of others.
+    # The list is a copy, as the loop puts properties in the place of others.
     for name, value in list(vars(cls).items()):
         if not _declared(name, value) or not isinstance(value, property):
             continue
@@ -220,7 +220,7 @@ def hidden_method(given: object) -> str | None:
 def _is_hidden(given: object, name: str) -> bool:
     """Tell a field from a method that the class body sets to None, as it does not support it."""
     kind = type(given)
-    # Looked up in the classes themselves: an access by getattr() would call a property.
+    # The classes themselves are asked, as an access by getattr() would call a property.
     defined = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
     return defined is not None or name in getattr(given, "__dict__", ())
 
@@ -476,7 +476,7 @@ def _operations(code: CodeType) -> Iterator[tuple[str, Any]]:
     from dis import get_instructions
 
     for instruction in get_instructions(code):
-        # It stands between a load and the access that belongs to it, and loads nothing.
+        # EXTENDED_ARG stands between a load and the access that belongs to it, and loads nothing.
         if instruction.opname != "EXTENDED_ARG":
             yield instruction.opname, instruction.argval
 

@@ -235,7 +235,7 @@ def _number(value: int, field: str) -> int:
         return value
     if not isinstance(value, int) or isinstance(value, bool):
         raise MessageFormatException(f"{field} takes an int, not {type(value).__name__}")
-    # The plain number: a subclass may have methods of its own, which would run where nobody expects it.
+    # The plain number is kept: a subclass may have methods of its own, which would run where nobody expects it.
     number = int.__int__(value)
     if not Long.minimum <= number <= Long.maximum:
         raise MessageFormatException(f"{field} takes an int of at most 64 bits")
@@ -409,7 +409,7 @@ class Properties(HeaderFields):
 
     def get_int_property(self, name: str) -> Int:
         value = self._properties.get(name)
-        # The short way: a known name is shown, and a plain int is a Java int, so the table would say the same.
+        # A known name is shown, and a plain int is a Java int, so this short way returns what the table would.
         if type(value) is int and name in KNOWN_NAMES:
             return _new_int(Int, value)
         return INT.read(self._get(name), _WHAT, name)
@@ -508,7 +508,7 @@ class Properties(HeaderFields):
     def drop_property(self, name: str) -> None:
         """Take a property off, also off a received message that is sent on; the others stay read-only there. Not of JMS."""
         if name in self._properties:
-            # A new dictionary, as the present one may be an envelope's.
+            # The dictionary is replaced, as the present one may be an envelope's.
             self._properties = {each: value for each, value in self._properties.items() if each != name}
             self._settable = NO_NAMES if self._properties_read_only else KNOWN_NAMES
 
@@ -545,7 +545,7 @@ class JmsMessage(Properties):
         self._delivery_count = 0
         self._properties = {}
         self._properties_read_only = False
-        # The set itself, not a copy: a name that any message has found to be good is known to all.
+        # All messages share this one set: a name that any of them has found to be good is known to all.
         self._settable = KNOWN_NAMES
         self._body = None
         self._body_owned = True

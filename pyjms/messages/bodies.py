@@ -69,7 +69,7 @@ class JmsTextMessage(JmsMessage, TextMessage):
 
     def __init__(self, text: str | None = None) -> None:
         JmsMessage.__init__(self)
-        # By the exact class: a text of a subclass becomes a plain one, whose methods nobody has changed.
+        # Only a plain str is taken as it is: a subclass becomes a plain text, whose methods nobody has changed.
         self._body = text if type(text) is str else store_string(text, "body", "text")
 
     @property
@@ -254,7 +254,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         self._check_readable()
         start = self._position
         end = start + size
-        # Before the position moves: a read that fails leaves it where it was (decision 0202).
+        # The check comes before the position moves: a read that fails leaves it where it was (decision 0202).
         if end > len(self._body):
             raise MessageEOFException(f"{size} bytes are needed and {len(self._body) - start} are left")
         self._position = end

@@ -116,7 +116,7 @@ class JavaType(Generic[T]):
         Raises `MessageFormatException` where the table has no such conversion, `NumberFormatException` for a text that
         is no number; None reads as ``valueOf(null)`` does (§3.5.4), and `NullPointerException` comes where that raises it.
         """
-        # By the exact class: a bool is an int to isinstance(), and is no number to Java.
+        # The exact class decides: a bool is an int to isinstance(), and is no number to Java.
         convert = self._converters.get(type(value))
         if convert is None:
             return self._read_rest(value, what, name)
@@ -177,7 +177,7 @@ def _refuse(value: object, wanted: str, what: str, name: object) -> MessageForma
 def _checked_integral(value: object, kind: type[Byte | Short | Int | Long], what: str, name: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _refuse(value, f"an int in the range of {kind.__name__}", what, name)
-    # The plain number: an enumeration's member, for instance, has a class and methods of its own.
+    # The plain number is stored: an enumeration's member, for instance, has a class and methods of its own.
     number = int.__int__(value)
     if not kind.minimum <= number <= kind.maximum:
         # `str()` of a huge number takes time by the square of its length, and raises beyond 4,300 digits.
@@ -190,7 +190,7 @@ def _checked_integral(value: object, kind: type[Byte | Short | Int | Long], what
 
 def store_boolean(value: object, what: str, name: object) -> bool:
     """Check a boolean."""
-    # By identity: 1 and 0 are equal to these, and no boolean to Java.
+    # Identity is asked for: 1 and 0 are equal to these two, and no boolean to Java.
     if value is True or value is False:
         return value is True
     raise _refuse(value, "a bool", what, name)
@@ -223,7 +223,7 @@ def store_float(value: object, what: str, name: object) -> Float:
     if isinstance(value, float):
         return Float(float.__float__(value))
     if isinstance(value, int) and not isinstance(value, bool):
-        # Rounded once: by way of a double a long would be rounded twice.
+        # The number is rounded once: by way of a double a long would be rounded twice.
         return Float(single_of_integer(_checked_integral(value, Long, what, name)))
     raise _refuse(value, "a float", what, name)
 

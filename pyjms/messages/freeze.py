@@ -84,10 +84,10 @@ def freeze(
 def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
     """Return a received message: read-only in its properties and its body (JMS 1.1 §3.5.3, §3.11.2)."""
     envelope = delivery.envelope
-    # Without the constructor, each of whose values would be overwritten here.
+    # The constructor is left out, as each of its values would be overwritten here.
     message: JmsMessage = _new(_CLASSES[envelope.body_kind])
     message._context = context
-    # An address as yet: the API's object is made when the program asks for it, which most never do.
+    # The message keeps the address: the API's object is made when the program asks for it, which most never do.
     message._destination = envelope.destination
     message._message_id = envelope.message_id
     message._timestamp = envelope.timestamp_ms

@@ -23,7 +23,7 @@ from pyjms.types import round_to_single
 # A Java char has 16 bits: a digit outside the basic plane is two chars, and neither of them is a digit.
 _INTEGRAL = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 _LONG_DIGITS_MAX = 19
-# Possessive quantifiers: what does not match is refused in one pass, whatever a sender wrote.
+# The possessive quantifiers refuse a text in one pass, whatever its sender wrote.
 _FLOATING = re.compile(
     r"(?P<sign>[+-]?)"
     r"(?:(?P<nan>NaN)|(?P<infinity>Infinity)"

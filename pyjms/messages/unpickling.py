@@ -117,7 +117,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         if (build := self._build_of(self.stack[-2])) is None:
             _dispatch[pickle.REDUCE[0]](self)
             return
-        # In place of the call: a plain class checks less than its own function does.
+        # A function stands in place of the call, as it checks more than the class would.
         del self.stack[-1]
         self.stack[-1] = build(self.stack[-1], args, self.budget)
 
@@ -276,7 +276,7 @@ PATH_MAX: Final = 32_767
 _IN_PYTHON: Final = 10
 """What hashing and comparing costs that is written in Python."""
 
-# Without an exponent: Python would multiply 1e999999999 out, and fill the memory (decision 0203).
+# The pattern has no exponent: Python would multiply 1e999999999 out, and fill the memory (decision 0203).
 _FRACTION = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
 _FRACTION_MAX: Final = 2 * (BITS_MAX // 3)
 
@@ -569,7 +569,7 @@ class HashBudget:
 
     def _comparing(self, holder: object, hashed: int, cost: int) -> int:
         """Return what it costs to compare a key of this cost with those of the same hash that `holder` was given before."""
-        # By id: the holder may be a dictionary or a set, which have no hash.
+        # The id is the key, as the holder may be a dictionary or a set, which have no hash.
         held = self._alike.get(id(holder))
         if held is None:
             held = self._alike[id(holder)] = holder, {}

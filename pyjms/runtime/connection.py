@@ -161,7 +161,7 @@ class JmsConnection(Connection):
             if not isinstance(client_id, str) or not client_id:
                 raise InvalidClientIDException(f"{client_id!r} is no client id: use a non-empty string")
             self._client_id = client_id  # so that nobody else sets one meanwhile
-        # Without the lock, as the provider may wait for its broker.
+        # The lock is released, as the provider may wait for its broker.
         try:
             with mapped_errors:
                 self._provider.set_client_id(client_id)
@@ -188,7 +188,7 @@ class JmsConnection(Connection):
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListenerLike | None) -> None:
         self._use()
-        # Called for its checks alone: an object that cannot be called raises here, not on the
+        # The call is made for its checks: an object that cannot be called raises here, not on the
         # thread that reports a problem.
         if listener is not None:
             exception_callback(listener)
@@ -278,7 +278,7 @@ class JmsConnection(Connection):
             is_late = self._state is State.CLOSED
             if not is_late:
                 parts[part] = None
-        # Without the lock: the shutdown may wait for a listener that needs this lock to go on.
+        # The shutdown runs without the lock: it may wait for a listener that needs the lock to go on.
         if is_late:
             part.shut_down()
             self._check_open()
@@ -292,7 +292,7 @@ class JmsConnection(Connection):
             was_started = self.is_started
             self._state = next_state(self._state, Event.START, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
-        # The provider first: if it refuses to start, no session has let a message through.
+        # The provider is started first: if it refuses, no session has let a message through.
         try:
             self._tell_provider()
         except JMSException:
@@ -314,7 +314,8 @@ class JmsConnection(Connection):
         sessions = self._halt()
         try:
             self._tell_provider()
-        # Even if the provider could not be told: no listener runs any more when stop has returned or raised (§4.3.4).
+        # The wait comes even if the provider could not be told: no listener runs any more when stop
+        # has returned (§4.3.4).
         finally:
             for session in sessions:
                 session.wait_for_listeners()
@@ -387,8 +388,8 @@ class JmsConnection(Connection):
                 # handler closes the connection in the midst.
                 if part not in seen:
                     return part
-            # In the hold of the lock that found nothing: a session that is opened later finds the
-            # connection closed (`_take_in`).
+            # The state changes in the hold of the lock that found nothing: a session that is opened
+            # later finds the connection closed (`_take_in`).
             self._state = next_state(self._state, Event.FINISH, "connection")
             return None
 
@@ -404,7 +405,7 @@ class JmsConnection(Connection):
     def on_exception(self, error: ProviderError) -> None:
         """Wake all who wait, then tell the exception listener on its own thread (§4.3.8)."""
         if isinstance(error, ConnectionLostError):
-            # Set before anybody is woken: a receive that wakes looks at it.
+            # The loss is noted before anybody is woken: a receive that wakes looks at it.
             self.lost = error
             with self._lock:
                 sessions = list(self._sessions)
@@ -412,7 +413,7 @@ class JmsConnection(Connection):
                 session.wake_all()
             if isinstance(error, ProgramEndsError):
                 return
-        # On a thread of its own: the provider's thread must neither run nor wait for the application's code.
+        # The listener runs on a thread of its own: the provider's must neither run nor wait for the application's code.
         self._events.call(lambda: self._report(error))
 
     def poison(self) -> None:
@@ -424,18 +425,18 @@ class JmsConnection(Connection):
         refuses: Any = Poisoned(error, provider)
         self._provider = refuses
         self.temporaries.poison(refuses)
-        # Without the lock, which the interrupted thread may hold; `list` copies in one step.
+        # No lock is taken, as the interrupted thread may hold it; `list` copies in one step.
         for session in list(self._sessions):
             session.replace_provider(refuses, refuses)
         for consumer in list(self._consumers):
             consumer.replace_provider(refuses, refuses)
-        # In another thread: `close` may wait for what does not answer, and the handler must return.
+        # Another thread closes: `close` may wait for what does not answer, and the handler must return.
         close_later(provider, partial(self.on_exception, error))
 
     def check_not_lost(self) -> None:
         """Raise JMSException when the provider has said that the connection is gone for good."""
         if self.lost is not None:
-            # A new error for each call: one that several threads raise would collect the tracebacks of all.
+            # Each call raises an error of its own: one that several threads raise would collect the tracebacks of all.
             raise to_jms(ConnectionLostError(self.lost.reason)) from self.lost
 
     def report(self, error: ProviderError) -> None:
@@ -468,8 +469,8 @@ class JmsConnection(Connection):
                 return self.temporaries.seen(address)
             destination = JmsQueue(address.name) if address.kind is AddressKind.QUEUE else JmsTopic(address.name)
             if len(address.name) <= _KEPT_LENGTH_MAX:
-                # Cleared whole: finding the least used one would cost each look-up, and the names in use
-                # come again at once.
+                # The table is cleared whole: finding the least used name would cost each look-up, and those
+                # in use come again at once.
                 if len(self._destinations) >= _KEPT_MAX:
                     self._destinations.clear()
                 self._destinations[address] = destination
@@ -571,7 +572,7 @@ _started: WeakValueDictionary[tuple[int, int], Listening] = WeakValueDictionary(
 
 def note_start(connection: Listening) -> None:
     """Look at `connection` when the program ends. Any thread; once or several times."""
-    # By process: a child that was forked inherits the table, and none of the threads that listen.
+    # The process is part of the key: a child that was forked inherits the table, and none of the threads that listen.
     _started[os.getpid(), id(connection)] = connection
     _be_called()
 

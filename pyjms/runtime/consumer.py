@@ -231,7 +231,7 @@ class JmsMessageConsumer(MessageConsumer):
                 gate.end_receive()
 
     def _on_ready(self) -> None:
-        # Read without a lock: a wake-up that misses a listener which is being set does no harm, as
+        # No lock is needed: a wake-up that misses a listener which is being set does no harm, as
         # `listen` wakes its thread.
         if self.callback is None:
             self.inbox.wake()

@@ -193,8 +193,8 @@ class Dispatcher:
                     return
                 if not session.gate.is_open or not self.loaded:
                     continue  # stopped again, or unloaded
-                # Registered in the hold of the lock that takes the message: a stop that comes now waits for
-                # its listener.
+                # The thread is registered in the hold of the lock that takes the message: a stop that comes
+                # now waits for its listener.
                 delivery = self.loaded.popleft()
                 session.gate.enter(self)
             if self._process(delivery, callback, None) and self.loader_rest is not None:
@@ -203,7 +203,7 @@ class Dispatcher:
     def unload(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Take out those of `deliveries` that are loaded still, and return them."""
         with self._session.gate.lock:
-            # By identity: two deliveries are equal field by field, which would compare whole bodies.
+            # Identity is asked for, as two deliveries are compared field by field, and so by their whole bodies.
             kept = [delivery for delivery in deliveries if any(delivery is each for each in self.loaded)]
             self.loaded = deque(each for each in self.loaded if not any(each is delivery for delivery in kept))
         return kept
@@ -227,7 +227,7 @@ class Dispatcher:
             consumer, callback, delivery = found
             if self._process(delivery, callback, consumer) and self._rests:
                 self._end_rest(consumer)
-        # Told here, where the gate's lock is released, as a log may be slow.
+        # The log is told here, where the gate's lock is released, as a log may be slow.
         if self._refused:
             self._tell_refused()
         return found is not None
@@ -346,7 +346,8 @@ class Dispatcher:
             self._tell(error)
             _log.exception("a delivery could not be settled, so it will come again")
             return False
-        # Last of all: a close that waits for the listener then finds nothing that is still to be settled.
+        # The thread leaves last of all: a close that waits for the listener then finds nothing that
+        # is still to be settled.
         finally:
             session.gate.leave()
         return not is_resting
@@ -402,8 +403,8 @@ class Dispatcher:
     def _give_back(self, delivery: Delivery) -> None:
         """Let what could not be settled come again, if no later call settles it."""
         session = self._session
-        # Only in AUTO_ACKNOWLEDGE: DUPS_OK settles the message with its next batch, and in the
-        # other modes the client does.
+        # The release is for AUTO_ACKNOWLEDGE: DUPS_OK settles the message with its next batch, and
+        # in the other modes the client does.
         if session.settles_at_once and session.unacked.take_one(delivery):
             session.unacked.release_later((delivery,))
         if session.unacked.pending_release:

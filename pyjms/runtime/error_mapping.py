@@ -13,7 +13,7 @@ from pyjms.spi.errors import ProviderError
 
 def to_jms(error: ProviderError) -> JMSException:
     """Return the exception that the error's class names, with its code, the error as the linked exception."""
-    # By name, as the SPI's errors must not import the classes of the API.
+    # The SPI's errors name their class, as they must not import those of the API.
     kind: type[JMSException] = getattr(errors, error.jms_name)
     exception = kind(error.reason, error.code)
     exception.linked_exception = error

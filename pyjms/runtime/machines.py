@@ -118,8 +118,8 @@ class UnackedMessages:
 
     def take_one(self, delivery: Delivery) -> bool:
         """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
-        # By identity, from the end: the delivery is nearly always the latest, and comparing two of
-        # them would compare bodies.
+        # The search begins at the end, as the delivery is nearly always the latest, and goes by
+        # identity, as equality compares bodies.
         unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
         for index in range(len(unsettled) - 1, -1, -1):
             if unsettled[index] is delivery:
@@ -149,5 +149,6 @@ class UnackedMessages:
 
     def requeue(self, deliveries: Sequence[Delivery]) -> None:
         """Enter again, in front, what was taken out and could not be settled."""
-        # In front: what was entered meanwhile was delivered later, and `recover` keeps the order of delivery.
+        # The deliveries go in front: others that were entered meanwhile are later, and `recover`
+        # keeps the order of delivery.
         self.unsettled[:0] = deliveries

@@ -59,7 +59,7 @@ class JmsMessageProducer(MessageProducer):
         self._closed = False
         self._disable_message_id = False
         self._disable_message_timestamp = False
-        # One tuple, so that a send reads the three by one look-up.
+        # The three are one tuple, which a send reads by one look-up.
         self._defaults = (
             int(Message.DEFAULT_DELIVERY_MODE),
             int(Message.DEFAULT_PRIORITY),
@@ -140,7 +140,7 @@ class JmsMessageProducer(MessageProducer):
                 "call XAResource.start first, or use a session that create_session made"
             )
         own: JmsMessage = message if message.__class__ in _OWN_CLASSES else _convert(message)
-        # Read once: time stamp and expiration must be of the same moment (§3.4.4, §3.4.9).
+        # The clock is read once: time stamp and expiration are of the same moment (§3.4.4, §3.4.9).
         now_ms = session.clock.time_ms()
         # In Java's long the sum would overflow into the past: a message with the longest time to
         # live is to live for ever.

@@ -125,7 +125,7 @@ class _Replies(Generic[_Temporary]):
 
     def receive_after(self, send: Callable[[], None]) -> Message | None:
         """Send a request; return its reply, or None if the session closes."""
-        # Before the send: a request that is interrupted after it has left may still be answered.
+        # The mark comes before the send: a request that is interrupted after it has left may still be answered.
         self._is_stale = True  # until the reply is there
         send()
         reply = self._consumer.receive()

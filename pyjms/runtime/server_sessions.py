@@ -104,8 +104,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
         """Take messages, if the connection is started."""
         if not self._connection.is_started:
             return
-        # Set first: the provider may wake the thread within the next call, and the thread would
-        # take itself for stopped.
+        # The flag is set first: the provider may wake the thread within the next call, and the
+        # thread would take itself for stopped.
         self._running = True
         self._consumer.set_interested(True)
         self._worker.wake()

@@ -211,8 +211,8 @@ class JmsSession(SettlingSession):
     def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
         """Have this session and its consumers call what refuses each call: the connection was given up."""
         self.provider_session = session
-        # No lock: a signal's handler runs this, and the interrupted thread may hold the gate's.
-        # `list` copies in one step.
+        # No lock is taken: a signal's handler runs this, and the interrupted thread may hold the
+        # gate's. `list` copies in one step.
         for each in list(self._consumers):
             each.provider = consumer
 
@@ -240,8 +240,8 @@ class JmsSession(SettlingSession):
                     # The flag spares the usual session, which has no limit, the call of a property for each message.
                     if self._is_limited and self.unacked.is_full:
                         self._refuse_overrun()
-                    # In one hold of the lock with the poll: a close has either shut the gate already, or finds
-                    # this receiver and waits for it.
+                    # The receiver is registered in one hold of the lock with the poll: a close has shut the
+                    # gate already, or waits for it.
                     if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
                     if gate.is_open and not consumer.is_closed:

@@ -254,7 +254,8 @@ class SettlingSession(Session):
         if self.failure is not None:
             for delivery in deliveries:
                 give_back_failed(self.provider_session, self.connection.capabilities, delivery, self.failure)
-                # Counted off one by one: after an error those before it must not be given back a second time.
+                # The releases are counted off one by one: after an error those before it must not be given
+                # back a second time.
                 unacked.pending_release = unacked.pending_release[1:]
         if unacked.pending_release:
             self.give_back(())

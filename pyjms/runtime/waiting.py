@@ -145,7 +145,7 @@ class DeliveryGate:
 
     def runs_listener_here(self) -> bool:
         """Say whether the calling thread runs a listener of this session."""
-        # Without the lock: a thread's own number is entered and removed by that thread alone.
+        # The lock is not needed: a thread's own number is entered and removed by that thread alone.
         return get_ident() in self._busy
 
     def runs_listener_elsewhere(self) -> bool:
@@ -172,16 +172,16 @@ class DeliveryGate:
 
     def _wait_for(self, is_so: Callable[[], bool]) -> None:
         """Wait until `is_so` says so, which is asked under the lock at each change."""
-        # Not a `threading.Condition`: one whose wait is interrupted releases a lock that it does
-        # not have (decision 0104).
+        # No `threading.Condition` waits here: one whose wait is interrupted releases a lock that it
+        # does not have (decision 0104).
         signal = Signal()
         try:
             while True:
                 with self.lock:
                     if is_so():
                         return
-                    # Registered in the hold of the lock that found it not so: any change from here on raises
-                    # the signal.
+                    # The signal is registered in the hold of the lock that found it not so: any change from
+                    # here on raises it.
                     self._waiting.add(signal)
                 deferred.wait(_wait_for, signal, None)
         finally:
@@ -189,7 +189,7 @@ class DeliveryGate:
 
     def _tell_change(self) -> None:
         """Have those look who wait. The lock is held."""
-        # A copy: a thread whose wait ends takes its signal out without the lock.
+        # The tuple is a copy, as a thread whose wait ends takes its signal out without the lock.
         for signal in tuple(self._waiting):
             signal.set()
 
