@@ -286,7 +286,8 @@ class VmTransactions(ProviderSession):
                 self._unanswered[xid] = found
             raise
         self._unanswered.pop(xid, None)
-        with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
+        # The branch is committed whatever comes of this: the next sender is told that there is no room.
+        with suppress(ProviderError):
             self._host.store.relieve()
 
     def xa_rollback(self, xid: Xid) -> None:
@@ -593,7 +594,7 @@ class VmSession(VmTransactions):
             raise self._closed_error()
         storage = self._host.storage
         latest = {entry_of(each): each.count for each in sorted(deliveries, key=attrgetter("count"))}
-        # First, as whoever ends a doubt has the message in its queue before.
+        # First, since settling a write in doubt may put the message back into its queue.
         is_certain = storage is None or storage.remove_again(latest)
         if any(_comes_again(entry, count) for entry, count in latest.items()):
             raise TooLateError("that a message is settled could not be written: it comes again")
@@ -633,9 +634,11 @@ class VmSession(VmTransactions):
             self._receiving.take_queue(entry.queue)
             holder = entry.holder
             if holder is None and entry.queue.policy.non_destructive:
-                continue  # the message has stayed in its queue, and this delivery is nobody's
+                # The message has stayed in its queue, and no session holds this delivery.
+                continue
             if holder is None or not entry.queue.change_holder(entry, delivery.count, holder, self._receiving):
-                self.recover(deliveries)  # those that were taken over before; the others are nobody's here
+                # Gives back those that were adopted before this one; the session does not hold the others.
+                self.recover(deliveries)
                 raise ClosedError("a message was given back, as the consumer that had received it was closed")
 
     # The end
@@ -770,7 +773,7 @@ class VmProvider(Provider):
             try:
                 connection.set_client_id(request.client_id)
             except ProviderError:
-                # The caller never gets the connection, so nobody else would close it.
+                # The caller never gets the connection, and cannot close it.
                 connection.close()
                 raise
         return connection
@@ -795,7 +798,8 @@ class VmConnection(ProviderConnection):
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
         self._numbers = count(1)
-        with self._lock:  # whoever ends it at this moment waits until it has its id
+        # Under the lock: a broker that stops at this moment ends the connection only once it has its id.
+        with self._lock:
             self._connection_id = broker.attach(self._lose, self, on_expired)
         forget_in_children(self)
 
@@ -857,7 +861,8 @@ class VmConnection(ProviderConnection):
             session.set_delivering(started)
 
     def create_temporary(self, kind: AddressKind) -> Address:
-        with self._lock:  # whoever closes it at this moment finds the destination
+        # Under the lock: a close at this moment finds the destination, and deletes it.
+        with self._lock:
             self._check_open()
             return self._host.temporaries.create(kind, self._connection_id)
 

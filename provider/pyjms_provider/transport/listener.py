@@ -289,7 +289,7 @@ class Listener:
 
     async def stop(self, graceful_s: float) -> None:
         """Do what `begin_close` says."""
-        # First: nobody comes in while those inside are asked to leave.
+        # First: no client comes in while the others are asked to leave.
         self._close_door()
         for connection in list(self._connections):
             connection.stop("the broker closes this port")

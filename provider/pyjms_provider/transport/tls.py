@@ -113,7 +113,8 @@ class TlsLayer(Layer):
             return
         self._is_finished = True
         try:
-            self._tls.unwrap()  # says good bye, and would like to hear it, too, for which nobody waits
+            # Writes close_notify, and raises since the peer's has not come, for which nothing waits.
+            self._tls.unwrap()
         except ssl.SSLError:
             return
 

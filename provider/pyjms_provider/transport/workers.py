@@ -30,11 +30,15 @@ from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 
 # Decisions 0600 and 0602 give the reasons for most of these times.
-_LOOK_S: Final = 0.02  # so often it is looked whether anything moves, while jobs wait
-_PRUNE_S: Final = 5.0  # so long threads stay that nobody needs any more
+# How often the pool looks whether anything moves while jobs wait.
+_LOOK_S: Final = 0.02
+# Threads beyond the quick ones stay so long after there is no job for them.
+_PRUNE_S: Final = 5.0
 _JOIN_S: Final = 2.0
-_BRIEF_S: Final = 0.02  # longer than this nobody else's work is held up on the loop, if it can be known
-_TOGETHER_S: Final = 0.01  # threads whose work comes within this time may share a write
+# A write that takes longer sends the next ones to threads: it has held up all other connections.
+_BRIEF_S: Final = 0.02
+# Jobs of several connections that come within this time may share a write.
+_TOGETHER_S: Final = 0.01
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
 """So long no brief job is done on the loop after one that was slow: twice as long each time, up to the latter."""

@@ -316,7 +316,7 @@ class FailoverConnection:
     def forget(self) -> None:
         """Be lost, in a child of this process, which has none of its threads."""
         why = f"the connection to {self._places()} is of the process that this one was forked from: make one here"
-        # A thread of the parent may have held the lock at the fork; in the child nobody would release it.
+        # A thread of the parent may have held the lock at the fork; in the child it would stay locked.
         self._lock, self._state, self._error = Lock(), FailoverState.LOST, ConnectionLostError(why)
         for physical in (self._physical, self.newest):
             physical.forget(why)
@@ -352,12 +352,13 @@ class FailoverConnection:
         error = ConnectionInterruptedError(f"the connection to {place} was lost ({reason}); it is being made anew")
         try:
             self._owner.on_interrupted(error)
-        except Exception:  # whoever cannot bear to hear it: without a healer everybody would wait for ever
+        # An error of the exception listener's must not keep the healer from starting: every call would wait for ever.
+        except Exception:
             _log.exception("PYJMS-STOMP somebody could not be told that the connection to %s was lost", place)
         try:
             Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
         except RuntimeError:
-            # the system has no more threads for the moment: the one that has just lost its connection is free
+            # The system has no more threads for the moment, and the one that has just lost its connection is free.
             self._heal()
 
     def _look_at(self, physical: PhysicalConnection) -> None:
@@ -385,7 +386,8 @@ class FailoverConnection:
                 self._pause()
         except ProviderError as error:
             self._give_up(error)
-        except Exception as error:  # the top of a thread: else nobody would learn that nothing comes any more
+        # The top of a thread: without this no client would learn that nothing arrives any more.
+        except Exception as error:
             _log.exception("PYJMS-STOMP the connection cannot be made anew because of an error of pyjms")
             self._give_up(ProviderError(f"{type(error).__name__}: {error}"))
 
@@ -410,7 +412,7 @@ class FailoverConnection:
             try:
                 physical = self._connect(endpoints[index])
             except (ResourceError, DuplicateClientIdError, ConnectionLostInCallError) as error:
-                # The client id is in use as long as the broker has not noticed that the old connection is gone.
+                # The client id is in use until the broker has noticed the end of the old connection.
                 self._error = ProviderError(str(error))
                 _log.info("no connection to %s: %s", endpoints[index], error)
                 continue

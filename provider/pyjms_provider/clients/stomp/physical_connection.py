@@ -598,7 +598,7 @@ class PhysicalConnection:
 
     def forget(self, reason: str) -> None:
         """Have ended, in a child of this process: what it sent there would be its parent's word, and its end the parent's."""
-        # A thread of the parent may have held the lock at the fork; in the child nobody would release it.
+        # A thread of the parent may have held the lock at the fork; in the child it would stay locked.
         self._lock, self.reason, self.has_ended, self.is_closing = Lock(), reason, True, True
         self._buffer.forget()
         self._reader.forget()

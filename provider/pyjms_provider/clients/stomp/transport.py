@@ -350,7 +350,7 @@ class SocketReader:
 
     def forget(self) -> None:
         """Let no thread read, in a child of this process."""
-        # A thread of the parent may have held the locks at the fork; in the child nobody would release them.
+        # A thread of the parent may have held the locks at the fork; in the child they would stay locked.
         self._right, self._lock, self._is_lendable = Lock(), Lock(), False
 
 

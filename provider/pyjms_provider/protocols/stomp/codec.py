@@ -140,7 +140,8 @@ class HeaderParser:
         tail = lines[at + 1 :] + "\n"
         is_sound = _escaped_lines if "\\" in tail else _named_lines
         if not is_sound(tail):
-            split_lines(tail, Version.V1_2)  # what is wrong with it is found here, not by who gets it later
+            # A fault is found here, at its sender's connection, and not by a receiver later.
+            split_lines(tail, Version.V1_2)
         frame = self._parse_lines(command, lines[:at])
         frame.tail = tail
         return frame

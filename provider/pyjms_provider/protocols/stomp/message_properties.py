@@ -285,7 +285,8 @@ def _read_by_shape(lines: str, types: str) -> dict[str, Stored] | None:
     try:
         for name, read in shape:
             values[name] = read(values[name])
-    except (ValueError, TypeError):  # which of them, is said by who reads them one by one
+    # Reading them one by one tells which of them is wrong.
+    except (ValueError, TypeError):
         return None
     return values
 

@@ -75,7 +75,8 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
             # A length that is cut off counts as more than there is, which is refused below.
             (size,) = LENGTH.unpack_from(body, at) if at + _LENGTH_SIZE <= end else (end,)
             begin = at + _LENGTH_SIZE
-            if not at and begin + size == end:  # mostly, where somebody waits for an answer
+            # Mostly a confirmed send, which has one message.
+            if not at and begin + size == end:
                 return [admit(body[begin:])]
             at = begin + size
             if at > end:

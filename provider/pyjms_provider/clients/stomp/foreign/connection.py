@@ -409,7 +409,8 @@ class ForeignConnection(StompConnectionBase):
 
     def window_of(self, request: SubscribeRequest) -> int:
         """Return how many messages a new consumer is pushed before it settles some."""
-        is_topic = request.address.kind is AddressKind.TOPIC  # nobody competes for its messages
+        # Subscribers of a topic do not compete for messages, so that a large window takes nothing from others.
+        is_topic = request.address.kind is AddressKind.TOPIC
         return self.settings.prefetch_topic_messages if is_topic else self.settings.prefetch_messages
 
     def widen(self, subscription: Subscription, physical: int) -> None:
@@ -443,7 +444,8 @@ class ForeignConnection(StompConnectionBase):
         while True:
             physical = self.link.current()
             if subscription.physical == physical.number:
-                return  # restored by the one who heals
+                # The healer has subscribed it in this connection already.
+                return
             # Before the request: messages of this connection may come before the answer, and others are dropped.
             subscription.begin_physical(physical.number)
             try:

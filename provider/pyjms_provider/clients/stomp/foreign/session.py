@@ -150,7 +150,7 @@ class ForeignSession(ProviderSession):
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
         self._check_open()
         subscription = self._connection.subscribe(self, request, on_ready)
-        # The session may have been closed while the broker was asked; then nobody else closes the consumer.
+        # The session may have been closed while the broker was asked, without closing this consumer.
         with self._lock:
             is_open = not self._closed
             if is_open and subscription.is_open:
@@ -278,7 +278,8 @@ class ForeignSession(ProviderSession):
         try:
             burial.physical.request_idempotent(burial, copy)
         except UnansweredError:
-            raise  # whoever tries again waits for the answer
+            # The request is kept: a call that is repeated waits for this answer.
+            raise
         except ConnectionLostInCallError as error:
             held.burial = None
             raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
@@ -501,7 +502,8 @@ class Subscription(ProviderConsumer):
         """End it, without a wait: the call that asked for it has not waited for the broker to make it."""
         self.is_given_up = True
         with self._lock:
-            self._stage = _Stage.CLOSING  # what comes is kept until the broker has heard of the end
+            # Not CLOSED yet: messages that arrive are kept until the broker has answered the end.
+            self._stage = _Stage.CLOSING
             number = self._physical
         physical = self._connection.link.newest
         if physical.number == number:
@@ -800,11 +802,11 @@ class Subscription(ProviderConsumer):
         with self._lock:
             # `close`, the last settlement and the healer may come here on three threads; the first one ends it.
             if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
-                return  # another thread, which settled the last message or closed it, does it, or who makes it anew
+                return
             self._is_ending = True
             physical = self._physical
             if physical and not self._is_made and self._connection.link.newest.number == physical:
-                # its UNSUBSCRIBE would overtake the SUBSCRIBE that makes it anew: it follows
+                # UNSUBSCRIBE must not overtake the SUBSCRIBE of the healer: `has_been_made` sends it.
                 self.is_given_up = True
                 return
             returned = [each for each in self._returned if not each.is_settled()]

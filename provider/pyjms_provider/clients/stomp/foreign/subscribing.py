@@ -208,7 +208,8 @@ def _selector_headers(request: SubscribeRequest, dialect: Dialect) -> dict[str, 
     try:
         return {dialect.selector_header: selector_text(request.selector, dialect)}
     except CapabilityError:
-        # What a subscriber leaves out nobody else gets, so it may be left out here; a durable one is known by its selector.
+        # What one subscriber leaves out no other one gets: the client
+        # may select. A durable subscription is known by its selector.
         if request.address.kind is AddressKind.TOPIC and request.durable_name is None:
             return {}
         raise

@@ -92,7 +92,7 @@ class NativeConnection(StompConnectionBase):
                     f"the broker says what this client does not understand: {error.reason}: use one version of pyjms on both sides"
                 ) from error
             self._connection_id = ConnectionId(greeting.get("session", ""))
-            # Last: from now on a lost connection is made anew, and `restore` needs all of the above.
+            # Last: from now on a lost connection is replaced, and `restore` needs all of the above.
             self.link.begin()
 
     def _connect_headers(self) -> dict[str, str]:
@@ -148,7 +148,8 @@ class NativeConnection(StompConnectionBase):
             raise
         finally:
             if not is_open:
-                session.give_up()  # first: the thread that makes all anew may be about to make it, and ends it then
+                # First the flag: the healer may be about to open the session, and then ends it because of the flag.
+                session.give_up()
                 with self._lock:
                     self._sessions.pop(session.name, None)
                 if may_be_open:
@@ -156,7 +157,7 @@ class NativeConnection(StompConnectionBase):
         return session
 
     def _open(self, session: NativeSession) -> None:
-        # First the wait for a connection, then the look at what the session has: who makes all anew opens it meanwhile.
+        # First the wait for a connection, then the look at the session: the healer may have opened it meanwhile.
         while (physical := self.link.current()) is not session.physical:
             try:
                 physical.request(session.command().write())
@@ -172,7 +173,8 @@ class NativeConnection(StompConnectionBase):
             self._say_everywhere(commands.Start())
         except ProviderError:
             if not was_started:
-                # the broker may hear both later: then nothing waits here for somebody who does not receive
+                # The broker may hear both frames later: without STOP messages
+                # would wait here for a client that receives nothing.
                 self.is_started = False
                 self.post(commands.Stop().write())
             raise
@@ -219,7 +221,8 @@ class NativeConnection(StompConnectionBase):
                     return address
             except ConnectionLostInCallError:
                 continue
-            self._forget_temporary(address)  # it went with its connection, perhaps before it could be made anew
+            # It has gone with its connection, perhaps before a restore could make another one.
+            self._forget_temporary(address)
 
     def _created_late(self, physical: PhysicalConnection, made: Frame) -> None:
         """Delete what the broker made for a call that has given up. Any thread."""
@@ -240,7 +243,8 @@ class NativeConnection(StompConnectionBase):
             try:
                 physical.request(commands.DeleteTemporary(address=self.at_broker(address)).write())
             except ConnectionLostInCallError:
-                continue  # with the next connection it is made anew
+                # The restore of the next connection has made another one, under another name.
+                continue
             break
         self._forget_temporary(address)
 
@@ -328,7 +332,8 @@ class NativeConnection(StompConnectionBase):
         known = here.get(destination, destination) if destination.temporary else destination
         answers = here.get(reply_to, reply_to) if reply_to is not None and reply_to.temporary else reply_to
         if known == destination and answers == reply_to:
-            return envelope  # as long as the connection has not been made anew
+            # Until the first restore the client and the broker use the same names.
+            return envelope
         return replace(envelope, destination=known, reply_to=answers)
 
     def owns(self, address: Address) -> bool:
@@ -442,12 +447,12 @@ class NativeConnection(StompConnectionBase):
         for address in temporaries:
             real = Created.read(physical.request(commands.CreateTemporary(kind=address.kind).write()).headers).address
             with self._lock:
-                # The client may have deleted it while the broker was asked.
                 old = self._at_broker.get(address)
                 if old is not None:
                     self._here.pop(old, None)
                     self._at_broker[address], self._here[real] = real, address
-            if old is None:  # deleted meanwhile, by somebody whose answer came with the end of the connection before
+            # The client has deleted it meanwhile, with an answer on the last connection.
+            if old is None:
                 physical.post(commands.DeleteTemporary(address=real).write())
         for session in sessions:
             self._restore_session(physical, session)
@@ -466,12 +471,14 @@ class NativeConnection(StompConnectionBase):
             except ClosedError:
                 if not session.is_closed:
                     raise
-                return  # closed meanwhile, by somebody who was heard between the two
+                # The session was closed meanwhile, and the broker has heard of it already.
+                return
             except (AccessDeniedError, DestinationError) as error:
                 self._events.on_exception(not_made_anew(consumer.request.address, error))
                 continue
             consumer.begin(physical)
-            if not consumer.is_open:  # closed meanwhile, by somebody who did not find it here yet
+            # The consumer was closed meanwhile, before the broker knew it in this connection.
+            if not consumer.is_open:
                 physical.post(commands.Unsubscribe(id=consumer.name).write())
         if session.is_closed:
             physical.post(commands.CloseSession(session=session.name).write())
@@ -516,7 +523,7 @@ class NativeReaderGroups(ReaderGroups):
             subscription=request.subscription,
             selector=request.selector or None,
         )
-        # Asked again it fences whom it has just opened the group for: ourselves, who have not heard of it.
+        # Asked again, the broker fences off the opening before: this client's own, of which it has not heard.
         return GroupOpened.read(self._connection.request_until_answered(command).headers).opened
 
     def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:

@@ -179,7 +179,8 @@ class NativeConsumer(ProviderConsumer):
         """Hear that the broker knows the consumer in this physical connection; what came before comes again."""
         with self._lock:
             if self._physical is not None and self._physical.number > physical.number:
-                return  # that one has ended, and who makes all anew was faster
+                # That connection has ended, and the healer has reported a newer one before.
+                return
             self._physical = physical
             self._arrived.clear()
             # The broker has forgotten the credit, and answers nothing that was asked by the last connection.
@@ -206,7 +207,7 @@ class NativeConsumer(ProviderConsumer):
             self._arrived += arrived
             self._credit -= len(arrived)
             goes_back = self._is_revoked or self._revocations > 0
-            # A drain, `resume` and `_let_go` themselves give back what comes until they are done.
+            # A drain, `resume` and `_let_go` themselves give back the messages that arrive until they are done.
             if goes_back and not (self._drains or self._is_withdrawn or self._is_closed):
                 self._return(keep=0)
             is_wanted = self._is_interested and bool(self._arrived)

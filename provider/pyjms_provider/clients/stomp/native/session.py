@@ -355,7 +355,9 @@ class NativeSession(ProviderSession):
             raise
         finally:
             if not is_made:
-                consumer.give_up()  # first: the thread that makes all anew may be about to make it, and ends it then
+                # First the flag: the healer may be about to subscribe
+                # the consumer, and then ends it because of the flag.
+                consumer.give_up()
                 self.forget(consumer)
                 if may_be_made:
                     self.connection.link.newest.take_back(self.ending_of(consumer.name))

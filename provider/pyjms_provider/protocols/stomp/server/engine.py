@@ -228,7 +228,8 @@ class StompServerEngine(ProtocolEngine):
         if error is None:
             return
         _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
-        if isinstance(error, ResourceError):  # perhaps no thread came free, and nobody else would give back what it has
+        # Perhaps no thread came free: without another try the connection's messages would never go back.
+        if isinstance(error, ResourceError):
             self.transport.work(connection.close, partial(self._has_closed, connection))
 
     # Login
@@ -270,7 +271,8 @@ class StompServerEngine(ProtocolEngine):
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
-            service.revocations.check(principal, mark)  # who shuts a user out later finds the connection
+            # A user who is shut out later is found by the connection that is open now.
+            service.revocations.check(principal, mark)
             guard = Guard(principal, host, connection.connection_id)
             guard.enter()
             if login.client_id is not None:

@@ -287,7 +287,8 @@ class NativeHandler(ProtocolHandler):
         """Answer with ERROR; the connection goes on."""
         receipt = frame.headers.get("receipt")
         session = self._sessions.get(frame.headers.get("session", ""))
-        # A message that nobody can receive any more spoils nothing: it would have gone with its destination before the commit, too.
+        # A message that no client can receive any more spoils nothing:
+        # it would have gone with its destination before the commit.
         spoils = receipt is None and not isinstance(error, TemporaryEndedError)
         if spoils and session is not None and session.is_in_unit and session.failure is None:
             # Nobody waits for this answer, but COMMIT tells.
@@ -315,7 +316,7 @@ class NativeHandler(ProtocolHandler):
         self._pipeline_executor.clear()
         for session in tuple(self._sessions.values()):
             session.executor.clear()
-            # A task that waits for room holds a worker's thread, and nobody hears its answer any more.
+            # A task that waits for room holds a worker's thread, and its answer can no longer be written.
             session.session.end_waits()
 
     # The connection

@@ -150,7 +150,8 @@ class ServedConsumer(CreditConsumer):
                 left, self._credit = self._credit, 0
             wants_nothing = not self._credit and not fetching.is_busy
         if wants_nothing:
-            consumer.set_interested(False)  # who has no credit is not woken, so that others are (QCM-25)
+            # A consumer without credit is not woken, so that others are (QCM-25).
+            consumer.set_interested(False)
         for receipt in drains:  # they are written after the messages
             self._handler.answer(receipt, Drained(left).headers())
             left = 0

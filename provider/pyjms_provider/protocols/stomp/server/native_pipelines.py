@@ -111,8 +111,9 @@ class ServedPipelines:
         self._connection.reader_groups().acknowledge(opened, command.upto)
 
     def _release(self, command: commands.ReleaseGroup) -> Mapping[str, str]:
-        self._known.pop(command.group, None)  # it is looked for again: who ends it may know nothing of its generation
-        # For the check alone: who may not read a group may not end it, either.
+        # Looked up again, since RELEASE names no generation.
+        self._known.pop(command.group, None)
+        # For the check alone: ending a group needs the right to read it.
         self._group(command.group, None)
         return Counted(self._connection.reader_groups().release(command.group)).headers()
 

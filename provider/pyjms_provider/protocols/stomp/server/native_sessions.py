@@ -211,7 +211,8 @@ class PackedSends:
             messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
             for place, message in enumerate(messages):
                 if not SET_BY_PROVIDERS.isdisjoint(message.properties):
-                    # Made anew: the bytes that came in are what is stored and delivered, and name these properties.
+                    # Encoded again: the bytes that came in are what is stored
+                    # and delivered, and have these properties in them.
                     messages[place] = decode(encode(without_provider_properties(message)))
             is_alone = len(messages) == 1
             if not is_alone and "receipt" in frame.headers:

@@ -171,7 +171,8 @@ class Fetching:
             goes_back = delivery is not None and is_unwanted
             if delivery is not None and not goes_back:
                 self._found = delivery
-            self.is_busy = goes_back  # as what comes next must not overtake it
+            # Busy until the message is back, since the next one must not overtake it.
+            self.is_busy = goes_back
         if self._engine.is_over:
             return  # all is given back with the session
         # On a worker, as giving back may wait for the disk.

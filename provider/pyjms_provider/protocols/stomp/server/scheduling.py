@@ -192,7 +192,8 @@ class DeliveryScheduler:
         scheduled, taken = self.scheduled, 0
         while taken < size and scheduled:
             who = scheduled.popleft()
-            who.is_queued = False  # before it looks: what comes from now on gives it another turn
+            # Before the consumer looks: work that arrives from now on gives it another turn.
+            who.is_queued = False
             pulled: Iterable[bytes] | None = None
             for _ in range(who.pulls_per_turn):
                 pulled = who.pull()

@@ -118,7 +118,8 @@ class StandardSubscription:
                 # The flag first, then the look: an ACK on another thread
                 # that comes between the two has seen it, or is seen.
                 self._is_full = True
-                consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
+                # Another consumer may be woken for the messages to come (QCM-25).
+                consumer.set_interested(False)
                 if len(self.unsettled) >= self._window:
                     return None
                 self._is_full = False
@@ -162,7 +163,8 @@ class StandardSubscription:
 
     def drop_content(self, number: str) -> None:
         """Hold what is written, and still unsettled, without its content."""
-        with self._lock:  # somebody may be closing it
+        # A worker may be closing the subscription.
+        with self._lock:
             delivery = self.unsettled.get(number)
             if delivery is not None:
                 self.unsettled[number] = without_content(delivery)
