@@ -131,7 +131,8 @@ class VmTransactions(ProviderSession):
                 if unit is not None:
                     self._host.finish_commit(unit)
                 return
-            joined = join()  # now, as it asks the database: whatever it raises ends the unit
+            # Only now, inside of the `try`, as it asks the database: any error ends the unit.
+            joined = join()
             if unit is None:
                 joined.commit()
             else:
@@ -218,7 +219,8 @@ class VmTransactions(ProviderSession):
         """Roll back, on the timer thread; the client hears of it when it commits."""
         with self._lock:
             if self._timed is not timed:
-                return  # it has ended at this moment
+                # The transaction has ended since the timer looked.
+                return
             self._timed = None
             self._was_too_long = True
             unit, self._unit = self._unit, None
@@ -233,7 +235,8 @@ class VmTransactions(ProviderSession):
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         branches, worker = self._host.branches, self._receiving
-        self._unanswered.pop(xid, None)  # of one that had this name before
+        # What is remembered is about an earlier branch of this name.
+        self._unanswered.pop(xid, None)
         with self._lock:
             self._check_local()
             if self._unit is not None and not self._unit.is_empty:
@@ -402,8 +405,8 @@ class VmConsumer(ProviderConsumer):
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
         try:
             return self._deliver(self._consumer, or_wait=True, at_once=True)
-        # The message lies on the disk, or a search takes long: the event loop has a worker ask for it.
         except NotAtOnceError:
+            # The message lies on the disk, or a search takes long: the event loop has a worker ask for it.
             return ELSEWHERE
 
     def set_interested(self, interested: bool) -> None:
@@ -544,13 +547,15 @@ class VmSession(VmTransactions):
             return
         if self._transacted:
             if not deliveries:
-                return  # as before a commit that is made again
+                # A commit that is repeated has nothing more to acknowledge.
+                return
             unit = self._open_unit()
             for queue, received in by_queue(deliveries).items():
                 if not queue.settle_in(unit, received, session) and self._closed:
                     raise self._closed_error()  # closed meanwhile: the message is back on its queue
             return
-        if len(deliveries) == 1:  # mostly; and what no journal has needs no write
+        # Mostly there is one message; if the journal does not have it, nothing has to be written.
+        if len(deliveries) == 1:
             only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
             if not only.reference.journaled:
                 if not only.queue.settle(only, deliveries[0].count, session):
@@ -577,7 +582,8 @@ class VmSession(VmTransactions):
         # One write for all messages of the acknowledgement.
         if settled and storage is not None:  # only what a journal keeps is among them
             storage.write_settled(settled)
-        for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
+        # After the write, so that an acknowledgement that cannot be written settles nothing.
+        for delivery in transient:
             entry = entry_of(delivery)
             if not entry.queue.settle(entry, delivery.count, session):
                 is_missing = True
@@ -767,7 +773,8 @@ class VmProvider(Provider):
             try:
                 connection = VmConnection(broker, events, request.on_expired)
             except ClosedError:
-                continue  # it was stopped at this moment, and is no longer registered
+                # The broker was stopped since it was found, and is no longer registered: look again.
+                continue
             break
         if request.client_id is not None:
             try:

@@ -320,8 +320,8 @@ class Listener:
         for _ in range(_ACCEPTS):
             try:
                 incoming, address = self._socket.accept()
-            # The queue of the system is empty; the loop calls again for the next client.
             except BlockingIOError:
+                # The queue of the system is empty; the loop calls again for the next client.
                 return
             except _GONE:
                 continue  # the client has given up meanwhile

@@ -292,7 +292,8 @@ class FailoverConnection:
     def close(self, farewell: Frame | None) -> None:
         """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
         with self._lock:
-            physical, waiting = self._physical, list(self._waiting)  # each takes itself out
+            # A copy: each thread takes its own signal out of the set when it wakes.
+            physical, waiting = self._physical, list(self._waiting)
             was_connected = self._state is FailoverState.CONNECTED
             # Before the connection ends: its end is then no loss, and no healer starts.
             self._state = FailoverState.CLOSED
@@ -352,8 +353,9 @@ class FailoverConnection:
         error = ConnectionInterruptedError(f"the connection to {place} was lost ({reason}); it is being made anew")
         try:
             self._owner.on_interrupted(error)
-        # An error of the exception listener's must not keep the healer from starting: every call would wait for ever.
         except Exception:
+            # An error of the exception listener's must not keep the
+            # healer from starting: every call would wait for ever.
             _log.exception("PYJMS-STOMP somebody could not be told that the connection to %s was lost", place)
         try:
             Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
@@ -373,7 +375,9 @@ class FailoverConnection:
         try:
             if self._has_lasted():
                 self._delays.reset()
-            elif not self._physical.was_interrupted:  # that says nothing about the broker
+            elif not self._physical.was_interrupted:
+                # An interrupted call has ended the connection: that
+                # says nothing about the broker, so there is no pause.
                 self._pause()
             while not self._try_round() and self._is_healing():
                 rounds += 1
@@ -386,8 +390,8 @@ class FailoverConnection:
                 self._pause()
         except ProviderError as error:
             self._give_up(error)
-        # The top of a thread: without this no client would learn that nothing arrives any more.
         except Exception as error:
+            # The top of a thread: without this no client would learn that nothing arrives any more.
             _log.exception("PYJMS-STOMP the connection cannot be made anew because of an error of pyjms")
             self._give_up(ProviderError(f"{type(error).__name__}: {error}"))
 
@@ -477,8 +481,8 @@ class FailoverConnection:
         for index, endpoint in enumerate(self._settings.endpoints):
             try:
                 physical = self._connect(endpoint)
-            # Any other error, such as a wrong password, would be the same at the next endpoint.
             except (ResourceError, ConnectionLostInCallError) as error:
+                # Any other error, such as a wrong password, would be the same at the next endpoint.
                 reasons.append(str(error))
                 continue
             self._first = index
@@ -500,8 +504,8 @@ class FailoverConnection:
         except ConnectionLostInCallError as error:
             why = f"{endpoint} closed the connection before it answered CONNECT: {error}"
             raise ConnectionLostInCallError(why + advice(self._settings.scheme, endpoint, why)) from error
-        # This client cannot talk to that broker, whose dialect may be unknown: no other endpoint is tried.
         except StompError as error:
+            # This client cannot talk to that broker, whose dialect may be unknown: no other endpoint is tried.
             physical.close()
             raise ProviderError(error.reason) from error
         except Exception:
@@ -517,7 +521,7 @@ class FailoverConnection:
         found = refusal(error.frame)
         if isinstance(found, DuplicateClientIdError):
             return found
-        # the others ask to be tried later
+        # The other codes of this class ask the client to try again later, so that the next endpoint is tried.
         if isinstance(found, AccessDeniedError) and found.code == AccessDeniedError.code:
             return found
         return ResourceError(f"{endpoint}: {found.reason}")

@@ -273,7 +273,8 @@ class PhysicalConnection:
         self._expected: dict[str, Callable[[], None]] = {}
         self._late: dict[str, Callable[[Frame], None]] = {}
         """What to do when a RECEIPT comes that no call waits for any longer."""
-        self._system_clock = SystemClock()  # heart-beats are about the world outside, not about an application's time
+        # Heart-beats go by real time: the broker knows nothing of an application's virtual clock.
+        self._system_clock = SystemClock()
         self._io_thread = 0
         try:
             self._acquire()
@@ -308,7 +309,7 @@ class PhysicalConnection:
             self._reader = SocketReader(
                 is_shared=self._socket.is_lendable, wake=self._wakeup.set, poll_reads=self._poller.poll_reads
             )
-            # the first to go: the number of a closed socket may be another one's soon
+            # Ends first: after the close of the socket its number may soon be another file's, and must not be polled.
             acquired.callback(self._reader.end)
             # Taken out of the stack only now: if a step above fails, the stack closes what the earlier ones acquired.
             self._acquired = acquired.pop_all()
@@ -624,7 +625,8 @@ class PhysicalConnection:
         self._buffer.close()
         try:
             self._acquired.close()
-        finally:  # else it would never be made again
+        finally:
+            # Whatever the close raises: without `_end` the connection would never be replaced.
             self._opened.set()
             self._end(self.reason or "it was closed")
 
@@ -677,7 +679,8 @@ class PhysicalConnection:
         """Let no call wait any longer."""
         with self._lock:
             self.reason = self._farewell or reason
-            self.has_ended = True  # after the reason, as a thread that finds this reads that without the lock
+            # After the reason: a thread that sees the flag reads the reason without the lock.
+            self.has_ended = True
             interrupted = list(self._answers.values())
             self._answers.clear()
             for answer in interrupted:
@@ -723,7 +726,8 @@ class PhysicalConnection:
                 self._on_receipt(frame.headers.get("receipt-id", ""), frame)
             elif frame.command == "ERROR":
                 self._on_error(frame)
-        except Exception:  # an error here would end the connection of all others that use it
+        except Exception:
+            # An error that went further would end the connection for all sessions that share it.
             _log.exception("PYJMS-STOMP a frame was not understood: %r", frame)
 
     def _enter(self, answer: Frame) -> None:
@@ -745,7 +749,8 @@ class PhysicalConnection:
         with self._lock:
             answer = self._answers.pop(receipt, None)
             late = done = None
-            if answer is not None:  # now: a call that stops waiting finds it, or leaves something in `late`
+            # Set under the lock: a call that stops waiting either finds the frame, or leaves something in `late`.
+            if answer is not None:
                 answer.frame = frame
             else:
                 late, done = self._late.pop(receipt, None), self._expected.pop(receipt, None)
@@ -762,7 +767,8 @@ class PhysicalConnection:
         receipt = frame.headers.get("receipt-id")
         with self._lock:
             done = None if receipt is None else self._expected.pop(receipt, None)
-        if done is not None:  # what was to be ended is no longer there
+        # The ERROR answers a `take_back`: the object was not there, or is gone already.
+        if done is not None:
             done()
             return
         error = refusal(frame)

@@ -201,8 +201,8 @@ class StompSocket:
         """Return what came; nothing at the end; None: nothing now. Raises `OSError`."""
         try:
             data: bytes = self._socket.recv(_RECEIVE_BYTES)
-        # TLS may have to write before it can read, and the other way round (key updates of TLS 1.3).
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            # TLS may have to write before it can read, and the other way round (key updates of TLS 1.3).
             return None
         if self.is_hasty:
             self._acknowledge_at_once()

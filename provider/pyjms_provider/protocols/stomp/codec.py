@@ -391,8 +391,8 @@ class FrameDecoder:
         """Take `data` as `feed` does; `next_event` returns what is complete with it."""
         if self._at < len(self._data):
             data = self._data[self._at :] + data
-        # A body of known length goes straight to its buffer: nothing has to be searched in it.
         elif self._frame is not None and self._missing > 0:
+            # A body of known length goes straight to its buffer: nothing has to be searched in it.
             data = self._take_body(data)
         # Copied, as the caller may reuse its buffer at once.
         self._data = bytes(data)

@@ -276,8 +276,8 @@ def _write_units(units: Sequence[StageName]) -> str:
 def _read_units(text: str) -> tuple[StageName, ...]:
     try:
         rows = json.loads(text)
-    # JSON that is nested too deeply.
     except RecursionError as error:
+        # JSON that is nested too deeply.
         raise ValueError from error
     return tuple(map(read_stage_name, rows if isinstance(rows, list) else [rows]))
 

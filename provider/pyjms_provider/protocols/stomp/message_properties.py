@@ -285,8 +285,8 @@ def _read_by_shape(lines: str, types: str) -> dict[str, Stored] | None:
     try:
         for name, read in shape:
             values[name] = read(values[name])
-    # Reading them one by one tells which of them is wrong.
     except (ValueError, TypeError):
+        # Reading them one by one tells which of them is wrong.
         return None
     return values
 

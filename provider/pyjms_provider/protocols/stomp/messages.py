@@ -215,8 +215,8 @@ def read_body(kind: str, content_type: str | None, data: bytes) -> tuple[BodyKin
         return BodyKind.BYTES, data
     try:
         return reader(data)
-    # JSON that is nested too deeply ends in a RecursionError.
     except (ValueError, TypeError, KeyError, RecursionError) as error:
+        # JSON that is nested too deeply ends in a RecursionError.
         raise ProfileError(f"the body is none of kind {kind}") from error
 
 
@@ -343,8 +343,8 @@ def _write_standard(
     expires_ms = envelope.expiration_ms
     if not dialect.expiry_is_relative:
         headers[dialect.expiry_header] = str(expires_ms)
-    # To RabbitMQ 0 is a message that expires at once, and no header one that never does.
     elif expires_ms:
+        # To RabbitMQ 0 is a message that expires at once, and no header one that never does.
         headers[dialect.expiry_header] = str(max(0, expires_ms - now_ms))
     if envelope.timestamp_ms:
         headers["timestamp"] = str(envelope.timestamp_ms)

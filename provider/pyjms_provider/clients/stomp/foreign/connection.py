@@ -83,8 +83,8 @@ class PendingAckReaper:
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         try:
             physical.request(Frame("SUBSCRIBE", headers))
-        # Before `ResourceError`, of which it is a kind: silence says nothing about the client id.
         except UnansweredError:
+            # Before `ResourceError`, of which it is a kind: silence says nothing about the client id.
             raise
         except ResourceError as error:
             if client_id is None:
@@ -559,8 +559,8 @@ class ForeignConnection(StompConnectionBase):
         try:
             physical.request(subscription.subscribing.frame())
             subscription.has_been_made(physical)
-        # The others shall live: an error that is raised here would drop the new connection for all of them.
         except (AccessDeniedError, DestinationError) as error:
+            # The others shall live: an error that is raised here would drop the new connection for all of them.
             if not subscription.begin_physical(0):
                 self.forget_subscription(subscription)
             self._events.on_exception(not_made_anew(subscription.request.address, error))

@@ -243,7 +243,8 @@ class ForeignSession(ProviderSession):
         """
         physical = self._link.newest
         if held.physical != physical.number:
-            return False  # there its id names nothing, or another message
+            # The id belongs to the lost connection: on this one it names another message, or none.
+            return False
         try:
             physical.post(self._connection.ack(held), needs_room=False, sent=begin_settlement([held]))
         except ConnectionLostInCallError:
@@ -293,7 +294,8 @@ class ForeignSession(ProviderSession):
 
     def _settle(self, held: list[HeldMessage], frame_of: Callable[[HeldMessage], Frame]) -> None:
         """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
-        fresh = [each for each in held if not each.is_settled()]  # a call that was not answered has said the others
+        # The others were sent by a call that was not answered, and must not be sent twice.
+        fresh = [each for each in held if not each.is_settled()]
         frames = [frame_of(each) for each in fresh]
         physical = self._link.current()
         live = [each for each in held if each.physical == physical.number]
@@ -306,17 +308,20 @@ class ForeignSession(ProviderSession):
                     physical.request(*frames, sent=settlement)
                 else:
                     flush(physical)
-            elif frames:  # else there is nothing to say: over WebSocket it would be an empty message
+            elif frames:
+                # Without frames there is nothing to send: over a WebSocket that would be an empty message.
                 physical.post(*frames, sent=settlement)
         except ConnectionLostInCallError:
-            self._connection.redeliveries.acknowledged(held)  # if they come again, they are settled again
+            # Remembered: if the broker delivers them again, they are settled without a delivery to the client.
+            self._connection.redeliveries.acknowledged(held)
         except UnansweredError:
             self._check_open()
             raise
         except ProviderError:
             # A refused ACK had no effect, and may be sent again (decision 0603).
             settlement.is_sent = False
-            self._check_open()  # closed meanwhile: the messages are back at the broker
+            # If the session was closed meanwhile, the messages are back at the broker, which explains the error.
+            self._check_open()
             raise
         else:
             for subscription, messages in _by_subscription(held).items():
@@ -376,17 +381,20 @@ class ForeignSession(ProviderSession):
         with self._lock:
             self._closed = True
             held, subscriptions = list(self._held), list(self._subscriptions)
-        transaction = self._transaction  # once: a commit on another thread takes it away
+        # Read once, since a commit on another thread may end the transaction meanwhile.
+        transaction = self._transaction
         if transaction is not None:
             if not transaction.has_ended:
-                transaction.doom("the session was closed meanwhile")  # first: no COMMIT may follow the ABORT
+                # First: a COMMIT of another thread must not follow the ABORT.
+                transaction.doom("the session was closed meanwhile")
             transaction.abort()
         steps: list[Callable[[], None]] = [subscription.close for subscription in subscriptions]
         steps.append(partial(self._give_back, held))
         for step in steps:
             try:
                 step()
-            except ProviderError as error:  # whatever the broker minds: the others are to end, and the connection
+            except ProviderError as error:
+                # The error of one step must not keep the others, and the connection, from ending.
                 _log.warning("a session could not be closed in order: %s", error.reason)
         self._connection.forget_session(self)
 
@@ -687,7 +695,8 @@ class Subscription(ProviderConsumer):
             self._on_ready()
         if not stays:
             messages = [each for each in messages if not each.is_settled()]
-            self._connection.redeliveries.seen(messages)  # not all brokers mark what they deliver again
+            # Remembered here, since not all brokers mark what they deliver again.
+            self._connection.redeliveries.seen(messages)
         if not stays and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(messages)
         if is_last:
@@ -810,7 +819,7 @@ class Subscription(ProviderConsumer):
                 self.is_given_up = True
                 return
             returned = [each for each in self._returned if not each.is_settled()]
-        # recovered and not asked for again: the broker has them unmarked
+        # Recovered messages that were not polled again: the broker does not know that they were delivered.
         self._connection.redeliveries.seen(returned)
         self._end(physical)
 

@@ -138,7 +138,8 @@ class NativeConnection(StompConnectionBase):
         self._check_open()
         session = NativeSession(self, f"s{next(self._numbers)}", transacted=transacted)
         with self._lock:
-            self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
+            # Before OPEN is sent: a restore at this moment must find the session.
+            self._sessions[session.name] = session
         is_open = may_be_open = False
         try:
             self._open(session)
@@ -188,7 +189,8 @@ class NativeConnection(StompConnectionBase):
         self.is_started = False
         try:
             self._say_everywhere(commands.Stop())
-        except UnansweredError as error:  # no message is handed out from now on, and that is what was asked for
+        except UnansweredError as error:
+            # Not an error: no message is handed out from now on, which is what `stop` promises.
             _log.warning("the broker has not answered that the connection is stopped: %s", error.reason)
 
     def _say_everywhere(self, command: commands.Command) -> None:
@@ -239,7 +241,8 @@ class NativeConnection(StompConnectionBase):
     def delete_temporary(self, address: Address) -> None:
         while True:
             self._check_open()
-            physical = self.link.current()  # first: in each physical connection the broker has another name for it
+            # First: the broker has another name for the destination in each physical connection.
+            physical = self.link.current()
             try:
                 physical.request(commands.DeleteTemporary(address=self.at_broker(address)).write())
             except ConnectionLostInCallError:
@@ -457,7 +460,8 @@ class NativeConnection(StompConnectionBase):
         for session in sessions:
             self._restore_session(physical, session)
         is_sent = False
-        while is_sent is not self.is_started:  # another thread may start or stop it, and say so here, at this moment
+        # Again if another thread starts or stops the connection while the broker is told.
+        while is_sent is not self.is_started:
             is_sent = self.is_started
             physical.request((commands.Start() if is_sent else commands.Stop()).write())
 

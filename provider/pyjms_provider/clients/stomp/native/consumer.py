@@ -322,7 +322,8 @@ class NativeConsumer(ProviderConsumer):
             # could bring a message that overtakes one on its way back.
             is_revoking = self._revocations > 0
         try:
-            if is_revoking:  # what is on its way must be back before anything is asked for
+            # Messages on their way must be back before any is asked for, or a later one would be received first.
+            if is_revoking:
                 physical.request(commands.Credit(subscription=self.name, revoke=True).write())
                 self._see_returned(physical)
             self._drain(physical)
@@ -578,13 +579,14 @@ class NativeBrowser:
     def _frames(self) -> Iterator[Frame]:
         clock, timeout_ms = self._connection.clock, self._connection.settings.timeout_ms
         while True:
-            has_ended = self._has_ended  # looked at first: the last message comes before the end
+            # The flag first: the last message arrives before the end, and must not be missed.
+            has_ended = self._has_ended
             if self._arrived:
                 yield self._arrived.popleft()
             elif has_ended:
                 return
-            # After what has come: messages that arrived before the loss are still shown.
             elif self._is_interrupted:
+                # After what has come: messages that arrived before the loss are still shown.
                 raise ResourceError("the connection was lost while the queue was browsed; browse it again")
             elif self.session.is_closed:
                 raise ClosedError("the session is closed")
@@ -593,7 +595,8 @@ class NativeBrowser:
 
     def _grant(self, physical: PhysicalConnection, credit: int) -> None:
         if self._has_ended:
-            return  # the broker has forgotten it: an empty queue ends at once
+            # The browser of an empty queue ends at once, and the broker no longer knows it.
+            return
         physical.post(commands.Credit(subscription=self.name, credit=credit).write())
 
     def _end(self, physical: PhysicalConnection) -> None:

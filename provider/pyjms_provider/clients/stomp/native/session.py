@@ -246,7 +246,8 @@ class NativeSession(ProviderSession):
             physical.request(connection.frame_of(envelope, self.name), may_last=True)
         address = envelope.destination
         if address.temporary and connection.owns(address):
-            return  # it may be deleted here, and the next send must say so
+            # The program itself may delete it (JMS 1.1 §4.4.3): then the next send must fail.
+            return
         # Bounded: a server that replies to the temporary queue of each client adds one with each.
         if len(self._good) >= _GOOD_MAX:
             self._good.clear()
@@ -345,7 +346,8 @@ class NativeSession(ProviderSession):
         name = f"{self.name}.{next(self._numbers)}"
         consumer = NativeConsumer(self, name, request, on_ready, self.connection.settings.prefetch_messages)
         with self._lock:
-            self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
+            # Before SUBSCRIBE is sent: a restore at this moment must find the consumer.
+            self._consumers[consumer] = None
         is_made = may_be_made = False
         try:
             self.connection.subscribe(consumer)
@@ -459,7 +461,7 @@ class NativeSession(ProviderSession):
             except ConnectionLostInCallError as error:
                 raise lost(f"the connection was lost while messages were settled: {error}") from error
             except UnansweredError as error:
-                # the broker settles them yet, so the session that received them must not give them back
+                # The broker may settle them yet, so the session must not give them back.
                 raise lost(error.reason) from error
 
     def _acknowledge_in_unit(
@@ -529,7 +531,8 @@ class NativeSession(ProviderSession):
         if physical is None:
             return
         if self.physical is not physical:
-            self.connection.link.current()  # until the broker knows this session, too
+            # Waits for the restore, after which the broker knows this session in the connection, too.
+            self.connection.link.current()
         try:
             physical.request(commands.Adopt(session=self.name, ids=_ids(live)).write())
         except ConnectionLostInCallError as error:

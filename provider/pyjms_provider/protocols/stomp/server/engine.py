@@ -271,7 +271,7 @@ class StompServerEngine(ProtocolEngine):
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
-            # A user who is shut out later is found by the connection that is open now.
+            # If the user is shut out later, this connection is found and ended.
             service.revocations.check(principal, mark)
             guard = Guard(principal, host, connection.connection_id)
             guard.enter()

@@ -174,8 +174,8 @@ class Guard:
             # The target may be remembered from before the destination was made, when it had no owner.
             if target.owner != owner:
                 target = self._targets[address] = replace(target, owner=owner)
-        # Sending or subscribing makes a queue or topic that is not there, which is a right of its own.
         elif not self.host.has(address):
+            # Sending or subscribing makes a queue or topic that is not there, which is a right of its own.
             _check_name(address)
             self._check(Operation.CREATE, target)
         self._check(operation, target)

@@ -172,7 +172,8 @@ class NativeHandler(ProtocolHandler):
         try:
             task = self._task_of(frame)
         except (ProviderError, StompError) as error:
-            task = Task(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
+            # In its turn, so that answers come in the order of the frames.
+            task = Task(frame, partial(_fail_with, error), may_wait=False)
         if task is not None:
             executor.add(task)
 
@@ -225,8 +226,10 @@ class NativeHandler(ProtocolHandler):
         # Done at once: in its turn it would wait behind the very task that it is to end.
         if isinstance(command, commands.Interrupt):
             if command.session not in self._sessions and "receipt" not in frame.headers:
-                return None  # it was closed, perhaps twice, while this was on its way
-            self._session(command.session).session.end_waits()  # what waits in its executor is what this is to end
+                # The session was closed while the frame was on its way.
+                return None
+            # Not through the session's executor: the task that waits there is the one to be ended.
+            self._session(command.session).session.end_waits()
             if "receipt" in frame.headers:
                 self.answer(frame.headers["receipt"], {})
             return None
@@ -441,7 +444,8 @@ class NativeHandler(ProtocolHandler):
             consumer.begin(consumer.session.session.subscribe(request, consumer.on_ready))
         except Exception:
             self._consumers.pop(command.id, None)
-            consumer.close()  # which answers CREDIT frames that have come meanwhile
+            # Closing answers the CREDIT frames that have come meanwhile.
+            consumer.close()
             raise
 
     def _browse(self, command: commands.Browse) -> None:
@@ -511,12 +515,14 @@ class NativeHandler(ProtocolHandler):
         adopted: dict[int, Delivery] = {}
         # Taken out first: a holder that settles at this moment, on another thread, then finds nothing, or wins.
         for number, holder in holders.items():
-            if (delivery := holder.unsettled.pop(number, None)) is not None:  # else its holder has settled it just now
+            # A delivery that is missing was settled by its holder just now.
+            if (delivery := holder.unsettled.pop(number, None)) is not None:
                 adopted[number] = delivery
         if adopted:
             try:
                 heir.session.adopt(list(adopted.values()))
-            except Exception:  # what was not taken over is still its holder's
+            except Exception:
+                # Deliveries that were not adopted still belong to their holders.
                 for number, delivery in adopted.items():
                     holders[number].unsettled[number] = delivery
                 raise
@@ -543,7 +549,8 @@ class NativeHandler(ProtocolHandler):
 
     def _begin_branch(self, command: commands.BeginBranch) -> None:
         session = self._session(command.session)
-        if not session.transacted:  # what it sends would be seen at once
+        # The messages of a session that is not transacted would be visible at once.
+        if not session.transacted:
             raise BranchError(
                 "a session works in branches if it was opened with transacted:true", BranchFailure.PROTOCOL
             )

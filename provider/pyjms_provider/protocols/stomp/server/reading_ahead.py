@@ -181,8 +181,8 @@ class Fetching:
         elif error is None:
             self.has_found_none = delivery is None and not is_unwanted
             (self._none if self.has_found_none else self._ready)()
-        # A damaged message is skipped, and its credit serves the next one (decision 0600).
         elif isinstance(error, GoneError):
+            # A damaged message is skipped, and its credit serves the next one (decision 0600).
             (self._ready if is_unwanted else self._gone)()
         elif isinstance(error, ProviderError):
             self._engine.refuse(None, error)

@@ -109,7 +109,8 @@ class StandardSubscription:
 
     def pull(self) -> Iterable[bytes] | None:
         """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
-        with self._lock:  # what is taken is unsettled at once: `close` finds it, and nothing comes after that
+        # Under one lock: a message that is taken is unsettled at once, so that `close` finds it.
+        with self._lock:
             consumer, fetching = self._consumer, self._fetching
             if consumer is None or fetching.is_busy or (fetching.has_found_none and fetching.takes_none()):
                 return None
@@ -188,7 +189,8 @@ class StandardSubscription:
                     self._forget([(ack_id, delivery)])
             return [(ack_id, delivery)]
         taken: list[tuple[str, Delivery]] = []
-        with self._lock:  # the connection's thread may be adding
+        # The connection's thread may be adding messages.
+        with self._lock:
             is_reached = ack_id not in unsettled
             while not is_reached:
                 taken.append(unsettled.popitem(last=False))
@@ -207,7 +209,8 @@ class StandardSubscription:
                 return
             # An ACK covers all messages up to its own, so they must stay sorted by number.
             last = max(map(int, older))
-            while unsettled and int(next(iter(unsettled))) < last:  # what another transaction has put back
+            # Older messages may be there already, put back by another transaction: all are sorted in together.
+            while unsettled and int(next(iter(unsettled))) < last:
                 number, delivery = unsettled.popitem(last=False)
                 older[number] = delivery
             unsettled.update(older)
@@ -546,7 +549,8 @@ class StandardHandler(ProtocolHandler):
             # A temporary destination may go between the look above and the send.
             if not envelope.destination.temporary or self.guard.host.has(envelope.destination):
                 raise
-            self._drop(envelope)  # it has gone at this moment
+            # The destination has gone since it was found.
+            self._drop(envelope)
 
     def _drop(self, envelope: Envelope) -> None:
         """Forget an answer to who has gone, as it would be if it had come in time: its queue would have gone with it.
