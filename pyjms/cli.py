@@ -80,7 +80,7 @@ def main() -> None:
 
 def _add_asked(app: typer.Typer, asked: str) -> None:
     """Add the command that is asked for, or all, so that help shows them and a slip of the pen is told."""
-    # Commands are imported only where they are asked for: their modules take longer than most of what they do.
+    # Only the commands that are asked for are imported, as imports take much of a command's time.
     if asked == _VERSION:
         return
     if asked in _OWN:

@@ -272,7 +272,7 @@ class XAConnectionFactory(ConnectionFactory):
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
         super().__init__(url, **options)
-        # One factory for both kinds of connections: the XA one makes plain ones, too.
+        # One factory makes both kinds of connections: the XA one makes plain ones, too.
         self._factory = self._xa_factory = SyncXAConnectionFactory(url, **options)
 
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> Opening[XAConnection]:

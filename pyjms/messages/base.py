@@ -288,7 +288,7 @@ def check_property_name(name: object) -> str:
         )
     if text.startswith("JMS"):
         _check_reserved(text)
-    # These two have a type each: unknown to the short way, they take the long one, which checks it.
+    # JMSXGroupID and JMSXGroupSeq have a type each: unknown to the short way, they take the long one, which checks it.
     if text not in CLIENT_JMSX:
         _remember(text)
     return text
@@ -382,8 +382,8 @@ class Properties(HeaderFields):
 
     def _names(self) -> Iterator[str]:
         for name, value in self._properties.items():
-            # A client without JMS may have set one as another type: a program that copies what is
-            # listed would get an error.
+            # A client without JMS may have set a JMSX name as another type: a program that copies what
+            # is listed would get an error.
             wanted = CLIENT_JMSX.get(name)
             if is_shown(name) and (wanted is None or value is None or type(value) is wanted):
                 yield name

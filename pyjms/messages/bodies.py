@@ -620,7 +620,7 @@ class JmsObjectMessage(JmsMessage, ObjectMessage):
 def _pickled(object: Any) -> ObjectBody | None:
     if object is None:
         return None
-    # Pickled when it is set: a change of the object afterwards must not reach the message (§3.12).
+    # The object is pickled when it is set: a change of it afterwards must not reach the message (§3.12).
     try:
         data = pickle.dumps(object, _PROTOCOL)
     # The methods of an application's class run here, and may raise anything.

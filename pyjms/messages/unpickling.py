@@ -43,7 +43,7 @@ def _weighing(make: _Operation) -> _Operation:
     """Return `make`, which pushes an object, so that it has that weighed if it can hold keys in keys."""
 
     def make_and_weigh(unpickler: TrustingUnpickler) -> None:
-        # Weighed when it is made: the next operation may hash it already.
+        # A tuple is weighed when it is made: the next operation may hash it already.
         make(unpickler)
         made = unpickler.stack[-1]
         if isinstance(made, NESTING):
@@ -97,7 +97,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
                 f"the object holds an instance of {shorten(name, _CLASS_NAME_MAX)}, a class that is not trusted: if its sender may make "
                 f"such objects here, add it to the trusted= option of the ConnectionFactory"
             )
-        # Imported only now that the name is trusted: an import runs code.
+        # The module is imported only now that the name is trusted: an import runs code.
         found: Any = import_module(module_name)
         # A nested class has dots in its name; what this finds on the way need be no class, so the result is checked.
         for part in global_name.split("."):
@@ -212,7 +212,8 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
 
     def load_setitem(self) -> None:
         self._check_items(self.stack[-3])
-        # Paid before the dictionary hashes the key: that happens in C, and may hold up all threads without end.
+        # The key is paid for before the dictionary hashes it: that happens in C, and may hold up
+        # all threads without end.
         self.budget.pay(self.stack[-3], self.stack[-2:-1])
         _dispatch[pickle.SETITEM[0]](self)
 

@@ -141,8 +141,8 @@ class JmsMessageConsumer(MessageConsumer):
             if is_main:
                 deferred.depth -= 1
                 if deferred.pending and not deferred.depth:
-                    # If a handler raises, the program never gets the message: the consumer keeps it for the
-                    # next receive.
+                    # The program never gets the message if a handler raises: the consumer keeps it for the next
+                    # receive.
                     deferred.run_handlers(None if message is None else self.keep_latest)
 
     def receive_no_wait(self) -> Message | None:

@@ -125,7 +125,8 @@ class Dispatcher:
     def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
         """Set or take away the listener of `consumer`; the first one starts the thread."""
         session, is_late = self._session, False
-        # Under the gate's lock no receive begins, and no close ends the thread, between the checks and the change.
+        # The gate's lock is held, so that no receive begins, and no close ends the thread, between
+        # the checks and the change.
         with session.gate.lock:
             if callback is not None:
                 if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
@@ -327,7 +328,7 @@ class Dispatcher:
                     is_resting = True
                 self._settle(delivery, failure)
         except _UnreadError as error:
-            # Here, too, the rest begins before the message is in its queue again and wakes the consumer.
+            # The rest begins before the message is in its queue again, which wakes the consumer.
             rest = self._rest(consumer)
             with suppress(ProviderError):
                 session.give_back(error.unread)
@@ -346,8 +347,7 @@ class Dispatcher:
             self._tell(error)
             _log.exception("a delivery could not be settled, so it will come again")
             return False
-        # The thread leaves last of all: a close that waits for the listener then finds nothing that
-        # is still to be settled.
+        # The thread leaves last of all: a close that waits for it then finds nothing that it has still to settle.
         finally:
             session.gate.leave()
         return not is_resting

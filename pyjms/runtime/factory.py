@@ -125,7 +125,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         """Return `provider`, with a recorder before it if the factory records."""
         if self._record is None:
             return provider
-        # Imported only where something is recorded: other programs need none of it.
+        # The recorder is imported only where something is recorded: other programs need none of it.
         from pyjms.history.recorder import RecordedProvider
         from pyjms.history.recording import Recording, recording_at
 

@@ -105,7 +105,7 @@ class UnackedMessages:
 
     def take(self) -> Sequence[Delivery]:
         """Take out everything: what ``acknowledge``, ``commit`` and ``recover`` cover."""
-        # A new list, and not an emptied one: `take_one` on the listener's thread may be looking through the old one.
+        # The list is replaced, not emptied: `take_one` on the listener's thread may be looking through the old one.
         taken = self.unsettled
         self.unsettled = []
         return taken

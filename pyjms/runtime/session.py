@@ -426,7 +426,7 @@ class JmsSession(SettlingSession):
             if self._state is State.STOPPED and self.connection.is_started:
                 self._state = next_state(self._state, Event.START, "session")
                 self.gate.set_open(True)
-        # After the lock is released: `wake_all` takes it, and it cannot be taken twice.
+        # The wake-up comes after the lock is released: `wake_all` takes it, and it cannot be taken twice.
         self.wake_all()
 
     def pause_delivery(self) -> None:

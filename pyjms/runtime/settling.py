@@ -190,8 +190,8 @@ class SettlingSession(Session):
         unsettled = unacked.take()
         try:
             self.provider_session.acknowledge(unsettled)
-            # Kept apart from what is unsettled: a commit that is repeated must not acknowledge these
-            # again, which not every provider allows.
+            # Acknowledged deliveries are kept apart: a commit that is repeated must not acknowledge
+            # them again, which not every provider allows.
             unacked.committing, unsettled = (*unacked.committing, *unsettled), ()
             commit()
         # The messages are not put back: after a lost connection or an unknown outcome no call of
@@ -274,7 +274,7 @@ class SettlingSession(Session):
 
     def _check_thread(self, what: str) -> None:
         """Refuse what would end another thread's work in the middle (§4.4.6: one thread controls a session)."""
-        # While the gate is shut no listener runs, so any one thread may control the session.
+        # While the gate is shut no listener begins, so any one thread may control the session.
         if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
             raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")
         with self.gate.lock:

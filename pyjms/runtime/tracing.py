@@ -58,7 +58,7 @@ def trace_with(tracer: MessageTracer | None) -> None:
 
 def class_in_use(kind: type[_Kind]) -> type[_Kind]:
     """Return `kind`, a class of producers or consumers, or the one that does the same and is traced, if there is a tracer."""
-    # Asked once for each producer and consumer that is made: without a tracer sends and
+    # The tracer is asked for once, when a producer or consumer is made: without one, sends and
     # receives know nothing of tracing.
     if not _tracers:
         return kind

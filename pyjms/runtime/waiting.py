@@ -306,7 +306,7 @@ class WorkThread:
 
     def _run(self) -> None:
         while not self._ended:
-            # Forgotten before the work, which names a new time if it is to be called again.
+            # The time is forgotten before the work, which names a new one if it is to be called again.
             until_ms, self.until_ms = self.until_ms, None
             self._inbox.wait(until_ms)
             errors = 0

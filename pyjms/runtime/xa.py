@@ -71,7 +71,7 @@ class JmsXAResource(XAResource):
             branch, join, resume = _fact(xid), flags == self.TMJOIN, flags == self.TMRESUME
             self._session.provider_session.xa_start(branch, join=join, resume=resume)
             self._working = branch
-            # Only now that the provider has the branch: if it refuses, sends stay refused, too.
+            # Sends are allowed once the provider has the branch: if it refuses, they stay refused, too.
             self._session.refuses_sends = False
 
     @defers_signals()
@@ -89,8 +89,8 @@ class JmsXAResource(XAResource):
                     # belong to no branch.
                     self._acknowledge_received(provider)
                 provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
-            # Also after an error: the manager rolls such a branch back, and the session must be free
-            # for the next start.
+            # The branch is left after an error, too: the manager rolls it back, and the session must be
+            # free for the next start.
             finally:
                 self._leave(branch)
 
@@ -213,7 +213,7 @@ class _Controlled(JmsSession, XASession):
     @property
     def xa_resource(self) -> XAResource:
         self.check_open()
-        # One resource for each session, as it knows the branch that the session works in.
+        # Each session has one resource, which knows the branch that the session works in.
         if self._resource is None:
             self._resource = JmsXAResource(self)
         return self._resource
@@ -306,7 +306,7 @@ class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, 
     def _connect_xa(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         connection = self._connect(kind, user_name, password)
         try:
-            # Asked of the connection, since a provider over a network knows its broker only then; one
+            # The connection is asked, as a provider over a network knows its broker only now; one
             # without XA is closed again.
             connection.require(Capability.XA, "distributed transactions")
         except JMSException:

@@ -53,8 +53,8 @@ class Signal:
             self._lock.release()
         except RuntimeError:
             return  # raised already, and not yet seen
-        # Read after the flag is raised: a sleeper sets `ring` before it looks at the flag for the
-        # last time, so one sees the other.
+        # `ring` is read after the flag is raised: a sleeper sets it before its last look at the
+        # flag, so one of the two sees the other.
         ring = self.ring
         if ring is not None:
             ring()
@@ -107,7 +107,7 @@ class SystemClock:
         return type(time.monotonic) is BuiltinFunctionType
 
     def time_ms(self) -> int:
-        # Looked up at each call: freezegun replaces the function in the module, and its stand-in is not built in.
+        # The function is looked up at each call: freezegun replaces it in the module by one that is not built in.
         now = time.time
         return int((now() if type(now) is BuiltinFunctionType else _from_below(now)) * 1000)
 
@@ -120,7 +120,7 @@ class SystemClock:
             return signal.wait(-1)
         remaining_s = (until_ms - self.monotonic_ms()) / 1000
         if type(time.monotonic) is BuiltinFunctionType:
-            # In parts, as Python raises OverflowError for a timeout beyond the platform's limit.
+            # The wait is made in parts, as Python raises OverflowError for a timeout beyond the platform's limit.
             while remaining_s > _LONGEST_WAIT_S:
                 if signal.wait(_LONGEST_WAIT_S):
                     return True
@@ -129,7 +129,7 @@ class SystemClock:
         return self._wait_frozen(signal, until_ms, remaining_s)
 
     def _wait_frozen(self, signal: Signal, until_ms: float, remaining_s: float) -> bool:
-        # In slices: a test moves the frozen clock by itself, and nobody is told.
+        # The wait is made in slices: a test moves the frozen clock by itself, and nobody is told.
         while remaining_s > 0:
             if signal.wait(min(remaining_s, _FROZEN_SLICE_S)):
                 return True

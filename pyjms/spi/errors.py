@@ -112,7 +112,7 @@ class InvalidSelectorError(ProviderError):
         super().__init__(f"{problem}\n{_excerpt(selector, position)}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Pickled by its three arguments: `args` holds the finished text alone.
+        # The error is pickled by its three arguments: `args` holds the finished text alone.
         return type(self), (self.problem, self.selector, self.position)
 
 

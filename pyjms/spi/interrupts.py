@@ -156,7 +156,7 @@ class DeferredSignals:
         if not self.depth:
             return False
         now_s = time.perf_counter()
-        # Counted from the first signal: with each later one the call would get another tenth of a second.
+        # The time counts from the first signal: with each later one the call would get another tenth of a second.
         if self.pending and now_s - self._since_s >= STUCK_AFTER_S:
             return False
         if not self.pending:
@@ -174,7 +174,7 @@ class DeferredSignals:
             while self.pending:
                 (handler, number, frame), *rest = self.pending
                 self.pending = tuple(rest)
-                # Not counted as within a call while it runs: a handler is the application's own code, and a
+                # A handler does not count as part of the call: it is the application's own code, and a
                 # signal may end it.
                 self.depth -= 1
                 try:
@@ -223,7 +223,7 @@ class DeferredSignals:
 
     def forget(self) -> None:
         """Begin anew in a child of this process, whose main thread is the one that has forked it."""
-        # In place, as other modules hold this very object.
+        # The object is reset in place, as other modules hold it.
         self.__init__()  # type: ignore[misc]
 
 
@@ -286,7 +286,7 @@ def defers_signals(
             if tuple(map(getsignal, deferred.numbers)) != deferred.found:
                 deferred.refresh()
             deferred.depth += 1
-            # Empty where the method has raised: there is nothing to undo then.
+            # The list is empty where the method has raised: there is nothing to undo then.
             made: list[_R] = []
             try:
                 made.append(method(*arguments, **keywords))
@@ -396,7 +396,7 @@ class Poisoned:
 
 def close_later(connection: ProviderConnection, before: Callable[[], object]) -> None:
     """Call `before` and close the provider's connection, in another thread: that waits for as long as the interrupted call would have."""
-    # Not `Thread.start`: a signal's handler calls this, and the interrupted thread may hold the locks that it takes.
+    # A signal's handler calls this, and `Thread.start` takes locks that the interrupted thread may hold.
     start_new_thread(_close, (connection, before))
 
 

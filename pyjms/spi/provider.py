@@ -439,7 +439,7 @@ class ProviderSession(ABC):
 class ProviderConsumer(ABC):
     """One consumer's end at one destination."""
 
-    # On the class, so that a provider's consumer need not call a constructor of this one.
+    # The default stands on the class, so that a provider's consumer need not call a constructor of this one.
     _polled: Delivery | None = None
     """What `poll_or_wait`, as given here, has taken and not returned."""
 
@@ -460,7 +460,8 @@ class ProviderConsumer(ABC):
         was interrupted (KeyboardInterrupt), or `set_interested` raised, the next call returns.
         """
         if self._polled is None:
-            # Kept in the object until the end: a signal may interrupt this call between any two of its lines.
+            # The delivery is kept in the object until the end: a signal may interrupt this call between
+            # any two of its lines.
             self._polled = self.poll()
         delivery = self._polled
         # No wake-up is lost between the two calls: where interest begins and there is work, the

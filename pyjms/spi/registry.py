@@ -84,7 +84,7 @@ def find_provider(scheme: str) -> Provider:
             f"no provider is installed for {scheme}:// (installed: {known}); install the package that provides it, "
             f"or correct the URL"
         )
-    # Without the lock: the import may take long, and the module may register providers itself.
+    # The lock is released: the import may take long, and the module may register providers itself.
     point = points[0]
     package = point.dist.name if point.dist else point.value
     advice = f"install what it needs with: pip install '{package}[{scheme}]'"

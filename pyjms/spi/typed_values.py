@@ -47,10 +47,10 @@ LETTERS: Mapping[type, str] = {
 }
 """By the class of a stored value."""
 
-# No more digits than a long has: `int()` takes time by the square of their number.
+# The text has no more digits than a long: `int()` takes time by the square of their number.
 _integer = re.compile(r"-?[0-9]{1,19}").fullmatch
 
-# Bounded, so that no text is too long to read; the largest double written out has 309 digits before its point.
+# The length is bounded; the largest double written out has 309 digits before its point.
 _number = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?|-?Infinity|NaN").fullmatch
 
 
@@ -177,7 +177,7 @@ def is_unicode(text: str) -> bool:
 
 def write_map(entries: Mapping[str, Stored]) -> str:
     """Return the body of a map. Raises `KeyError` for a value that no message holds."""
-    # Tried as it is, since hardly any text has half of a surrogate pair: all texts are looked
+    # The usual text is tried first, as hardly any has half of a surrogate pair: all are looked
     # at in one step afterwards.
     text = _dumps([[name, *_typed(value)] for name, value in entries.items()])
     return text if is_unicode(text) else _dumps([_spelled_out(name, value) for name, value in entries.items()])

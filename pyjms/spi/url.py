@@ -30,7 +30,7 @@ class ProviderUrl:
         example = "a working example is vm://shop or stomp://127.0.0.1:61613"
         try:
             parts = urlsplit(text)
-            # Within the `try`: the property raises ValueError for what is no port.
+            # The property raises ValueError for what is no port, so it is read within the `try`.
             port = parts.port
             host = _host_as_written(parts.netloc)
         except ValueError as error:

@@ -53,7 +53,7 @@ _GETTER: Final = _PropertyGetter()
 
 def carried_context(message: Message) -> Context:
     """Return the context that a message carries."""
-    # From an empty context: a message without one would otherwise seem to come from the span that is open here.
+    # The context is empty at first: a message without one would otherwise seem to come from the span that is open here.
     return propagate.extract(message, context=Context(), getter=_GETTER)
 
 
@@ -71,7 +71,7 @@ class OpenTelemetryTracer(MessageTracer):
             added: dict[str, str] = {}
             propagate.inject(added, setter=_SETTER)
             yield added
-            # Only afterwards: the send gives the message its id.
+            # The span is described after the send, which gives the message its id.
             _describe(span, message)
 
     @contextmanager
@@ -84,7 +84,7 @@ class OpenTelemetryTracer(MessageTracer):
         def got(message: Message | None) -> None:
             if message is None:
                 return  # a span that is not ended goes nowhere
-            # Linked, not continued: the span of the receive has begun before there was a message with a trace.
+            # The trace is linked, not continued: the span of the receive has begun before there was a message.
             link = trace.get_current_span(carried_context(message)).get_span_context()
             if link.is_valid:
                 span.add_link(link)

@@ -62,7 +62,8 @@ class Faults(Closeable):
     def __init__(self, url: str) -> None:
         """`url`: the message system to stand before; it is reached as it would be without faults."""
         self._inner = ProviderUrl.parse(url)
-        # A scheme for each: several may stand before the same message system, and the factory finds its own by it.
+        # Each has a scheme of its own: several may stand before the same message system, and the
+        # factory finds its own by it.
         self._scheme = f"faulty{next(_numbers)}"
         self.url = self._scheme + url[len(self._inner.scheme) :]
         self._lock = Lock()
@@ -145,7 +146,7 @@ class _Connection(DelegatingConnection):
             if self._lost is not None or self._closed:
                 return
             self._lost = ConnectionLostError("injected: the connection dropped")
-        # Without the lock: the close and the exception listener may come back to this connection.
+        # The lock is released: the close and the exception listener may come back to this connection.
         self._faults.gone(self)
         self._inner.close()
         self._events.on_exception(self._lost)

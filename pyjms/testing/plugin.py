@@ -61,7 +61,7 @@ def jms_broker_url() -> Iterator[str]:
     from pyjms.spi.registry import find_provider
     from pyjms.spi.url import ProviderUrl
 
-    # A name for each test: connections to one name in a process share one broker.
+    # Each test has a name of its own: connections to one name in a process share one broker.
     url = f"vm://pytest-{next(_numbers)}"
     yield url
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
@@ -94,7 +94,7 @@ def jms_connection_factory(request: pytest.FixtureRequest, jms_broker_url: str) 
 
     url = jms_broker_url
     options: dict[str, Any] = {}
-    # Asked by name: as an argument the fixture would be made for every test.
+    # The fixture is asked for by name: as an argument it would be made for every test.
     if "jms_faults" in request.fixturenames:
         url = request.getfixturevalue("jms_faults").url
     if "virtual_clock" in request.fixturenames:

@@ -391,7 +391,7 @@ class _Writer:
 
     def _global(self, value: object) -> ast.expr:
         """Return the name of a global variable of the function that holds `value`."""
-        # By identity: `names` keeps the object, so that no other one gets its id.
+        # The name follows from the identity: `names` keeps the object, so that no other one gets its id.
         name = f"g{id(value)}"
         self._names[name] = value
         return _name(name)

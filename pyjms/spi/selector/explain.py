@@ -61,7 +61,7 @@ class Explanation:
             text = "".join(" " if character.isspace() else character for character in clause.text)
             values = ", ".join(f"{name}: {'null' if value is None else repr(value)}" for name, value in clause.read)
             lines.append(f"{mark} {'  ' * level}{_WORDS[clause.value]:<8} {text}{values and f'    ({values})'}")
-            # Turned round, as the last one of the list is the next to be written.
+            # The clauses are turned round, as the last one of the list is the next to be written.
             pending.extend((level + 1, inner) for inner in reversed(clause.clauses))
         return "\n".join(lines)
 

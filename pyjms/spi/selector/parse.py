@@ -196,7 +196,7 @@ class _Builder(Transformer[Token, Node]):
         return nodes.Not(operand=operand, start=_start(word), end=operand.end, depth=_nest(operand))
 
     def conjunction(self, *terms: Node) -> Node:
-        # One node for a chain: a generated selector of thousands of terms would nest too deeply (decision 0401).
+        # A chain is one node: a generated selector of thousands of terms would nest too deeply (decision 0401).
         flat = tuple(part for term in terms for part in (term.terms if isinstance(term, nodes.And) else (term,)))
         return nodes.And(terms=flat, start=terms[0].start, end=terms[-1].end, depth=_nest(*flat))
 
