@@ -220,8 +220,9 @@ _ADVICE = {
     "org.hornetq.": "it is HornetQ's own: use pyjms.ConnectionFactory with the stomp:// URL of its STOMP acceptor, or of Artemis'",
     "org.jboss.": "it is JBoss' own: use pyjms.ConnectionFactory with the stomp:// URL of its STOMP acceptor",
     "com.rabbitmq.": "it is RabbitMQ's own: use pyjms.ConnectionFactory with the stomp:// URL of its STOMP plugin",
-    "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
+    # Before the package around it: the first prefix that fits is taken.
     "javax.transaction.xa.": "distributed transactions are pyjms.XAResource and pyjms.Xid: docs/how-to/transactions.md",
+    "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
     "javax.jms.JMS": "it is of JMS 2.0: pyjms has JMS 1.1, with Connection, Session, MessageProducer and MessageConsumer",
 }
 

@@ -591,8 +591,10 @@ class Unit:
         """Have variables end with a block."""
         assert self.scope is not None
         self.scope.blocks.append({})
-        yield
-        self.scope.blocks.pop()
+        try:
+            yield
+        finally:  # a statement that is not translated ends its block, too
+            self.scope.blocks.pop()
 
     @contextmanager
     def within(self, scope: MethodScope) -> Iterator[MethodScope]:

@@ -87,8 +87,9 @@ class SpoolPlanner(Planner):
             )
         self._options = options
         self._name = options.reader_group
-        # A group's name may have slashes, and its spool is one folder directly below `spoolDir`.
-        self._path = Path(options.spool_dir) / quote(options.reader_group, safe="")
+        # A group's name may have slashes, or be a name of a folder above: its spool is one folder directly below `spoolDir`.
+        name = quote(options.reader_group, safe="")
+        self._path = Path(options.spool_dir) / (name if name.strip(".") else name.replace(".", "%2E"))
         self._receiver = Receiver(options)
         self._opened: SpoolFolder | None = None
         self._seen = Seen()

@@ -68,6 +68,17 @@ def test_batches_follow_each_other(kind: type[SpoolPlanner], options: JmsOptions
     assert look(jms_broker_url, "orders") == []
 
 
+@pytest.mark.parametrize("name", ["..", ".", "a/../../b"])
+def test_the_spool_of_any_group_is_below_its_folder(name: str, options: JmsOptions, jms_broker_url: str) -> None:
+    below = Path(options.spool_dir or "") / "spools"
+    texts = fill(jms_broker_url, 3)
+    planner = SpoolPlanner(replace(options, reader_group=name, spool_dir=str(below)))
+    assert all_of(planner, planner.initial())[0] == texts
+    planner.close()
+    assert [path.name for path in below.parent.iterdir()] == ["spools"]
+    assert all(path.is_dir() for path in below.iterdir())
+
+
 @pytest.mark.parametrize("kind", [SpoolPlanner, HoldingPlanner])
 def test_available_now_ends_with_what_was_there(
     kind: type[SpoolPlanner], options: JmsOptions, jms_broker_url: str
