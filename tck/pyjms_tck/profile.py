@@ -123,6 +123,7 @@ def load_profile(path: Path | str | None) -> Profile:
 def _check_names(path: Path | str, kind: type[Profile]) -> None:
     """Refuse a name that is nearly one of `Profile`: what is misspelt would be heeded by nobody."""
     known = [name for name in vars(Profile) if not name.startswith("_")]
+    # Also the classes between: a profile may derive from another one.
     for above in kind.__mro__[: kind.__mro__.index(Profile)]:
         for name in vars(above):
             if (

@@ -215,6 +215,7 @@ def run(
     Each listener is announced as ``listening URL`` on standard output once it accepts connections.
     """
     _begin_log(log_format)
+    # From here on a signal ends the start in order, with code 0: it may wait long for a store.
     with errors_told(), stopped_early():
         if listen:
             _check_users(users, anonymous)
@@ -291,6 +292,7 @@ def _open_from_options(
 ) -> ServedBroker:
     from pyjms_provider.serving.served_broker import ServedBroker
 
+    # All URLs are read before anything is opened: a slip in the last one costs nothing.
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
     with ExitStack() as undo:  # also after Ctrl-C, while a store is opened or another broker holds it
         broker = undo.enter_context(

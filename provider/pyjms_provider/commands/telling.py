@@ -28,6 +28,7 @@ def errors_told() -> Iterator[None]:
     """Tell what cannot be used in one line, and end with a code."""
     try:
         yield
+    # The commands import what they need late, so a missing package shows here.
     except ModuleNotFoundError as error:
         stop(f"this needs the package {error.name}; install it with: pip install 'pyjms-messaging[broker]'")
     except ProviderError as error:

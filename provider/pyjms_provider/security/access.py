@@ -52,7 +52,7 @@ class Pattern:
             return name == first
         last = middle.pop()
         end = len(name) - len(last)
-        # Without the comparison of lengths `ab*ba` would match `aba`: beginning and end would share a character.
+        # Without the comparison of lengths "ab*ba" would match "aba": beginning and end would share a character.
         if end < len(first) or not name.startswith(first) or not name.endswith(last):
             return False
         at = len(first)

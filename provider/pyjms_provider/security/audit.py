@@ -278,10 +278,12 @@ class LoginAudit:
         self._alike.move_to_end(key)
         if len(self._alike) > _REMEMBERED:
             (_, _, result), (_, forgotten) = self._alike.popitem(last=False)
+            # An entry that is dropped leaves its refusals to the next record, so their number stays exact.
             self._left_out += forgotten if result is AuditResult.REFUSED else 0
         return count
 
     def _takes_refusal(self, now_ms: float) -> bool:
+        # The burst drains by the clock, without a timer: what has drained is computed when the next refusal comes.
         drained = (now_ms - self._refused_ms) / _REFUSED_INTERVAL_MS
         self._refused, self._refused_ms = max(0.0, self._refused - drained), now_ms
         if self._refused > _REFUSED_BURST - 1:

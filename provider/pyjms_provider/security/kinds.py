@@ -88,6 +88,7 @@ class AuthenticationKind(Generic[_Settings]):
         """
         try:
             return self.build(name, settings, clock)
+        # The modules of a kind are imported by `build`, so a missing package is noticed here.
         except ModuleNotFoundError as error:
             raise MissingProviderError(
                 f"the authentication {self.name} needs {error.name}; install it with: pip install 'pyjms-messaging[{self.extra}]'"

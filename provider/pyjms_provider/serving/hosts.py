@@ -82,6 +82,7 @@ class EmbeddedHost:
         if envelope is None or envelope.destination.temporary or envelope.destination.kind is AddressKind.TOPIC:
             return True
         queue = host.find_queue(envelope.destination.name)
+        # A queue that is full and blocks keeps the sender waiting for its consumers, however fast the disk is.
         return queue is not None and not (queue.needs_admission and queue.policy.overflow is Overflow.BLOCK)
 
     def may_lack_room(self, address: Address) -> bool:
@@ -168,6 +169,7 @@ def _all_hosts(root: ManagedObject) -> list[VirtualHost]:
 def check_hosts(port: Port) -> None:
     """Raise `WrongStateError` if all virtual hosts that there are have failed: clients of failover would come here, and find nothing."""
     hosts = _all_hosts(port.root)
+    # A port without any virtual host may open: the first one may be created while it is there.
     if hosts and all(each.state is State.ERRORED for each in hosts):
         failed = "; ".join(f"{each.path} is in error" for each in hosts)
         raise WrongStateError(f"{failed}, so {port.path} would serve nobody; start that first, and then the port")
@@ -215,6 +217,7 @@ class ManagedHosts:
         """
         if self._synthetic is not None and name == self._synthetic.name:
             return EmbeddedHost(self._synthetic, self._port.access(), self._port.id)
+        # Read for each connection: virtual hosts come and go while the port is open.
         hosts = {each.name: each for each in _all_hosts(self._port.root)}
         found = hosts.get(name) or hosts.get(self._default)
         if found is None and len(hosts) == 1 and not self._default:
@@ -223,5 +226,6 @@ class ManagedHosts:
             return None
         try:
             return EmbeddedHost(found.embedded, self._port.access(), self._port.id)
+        # The host was stopped between the look and this call.
         except WrongStateError:
             return None

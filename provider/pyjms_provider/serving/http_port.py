@@ -65,6 +65,7 @@ class InPortions:
             body = message.get("body", b"") if message["type"] == "http.response.body" else b""
             # The last portion goes with the message itself, whose `more_body` tells whether the answer is complete.
             last = max(0, len(body) - 1) // _PORTION * _PORTION
+            # `send` waits while the client reads nothing, so no more than a portion is under way.
             for begin in range(0, last, _PORTION):
                 await send({**message, "body": body[begin : begin + _PORTION], "more_body": True})
             await send({**message, "body": body[last:]} if last else message)
@@ -87,6 +88,7 @@ class _RareLog(logging.Logger):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is to be written. On the event loop."""
+        # uvicorn tells as warnings what a client has caused; errors are the broker's own.
         if record.levelno != logging.WARNING:
             return True
         missed = self._rare.missed(record.msg, self._clock.monotonic_ms())

@@ -157,6 +157,7 @@ class MessageService:
 
     def _caller(self, origin: ConnectionId | None) -> tuple[Caller, ConnectionId]:
         """Return who sent a message, and by which connection. Raises `AccessDeniedError` when that cannot be told any more."""
+        # The broker itself knows by which connection a message came: nothing in the message is asked.
         client = None if origin is None else self._broker.clients().get(origin)
         if origin is None or client is None:
             raise AccessDeniedError("its sender's connection has closed, so nobody knows who asks")

@@ -61,6 +61,7 @@ def stomp_opener(
 
     def opener(port: ManagedObject) -> ListeningPort:
         assert isinstance(port, StompPort)
+        # Before anything listens: a client of failover would come to a port that has nothing to offer.
         check_hosts(port)
 
         def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:

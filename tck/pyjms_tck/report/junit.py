@@ -16,6 +16,7 @@ def check_can_write(file: Path) -> None:
         raise NotADirectoryError(f"there is no folder {file.parent}")
     if file.is_dir():
         raise IsADirectoryError("it is a folder")
+    # A report is written beside the old one and renamed, so the folder's right counts; a pipe is written to itself.
     if not os.access(file.parent if _is_replaced(file) else file, os.W_OK):
         raise PermissionError(
             f"there is no right to write {'in ' + str(file.parent) if _is_replaced(file) else 'to it'}"

@@ -173,6 +173,7 @@ def _beside(head: Text, text: str) -> RenderableType:
 
 
 def _print_unsupported(console: Console, judgements: Iterable[Judgement]) -> None:
+    # By reason, not by requirement: one missing feature excuses dozens of them.
     reasons = Counter(str(one.reason) for one in judgements if one.outcome is Outcome.NOT_SUPPORTED)
     if not reasons:
         return

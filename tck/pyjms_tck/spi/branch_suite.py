@@ -42,6 +42,7 @@ class Work(NamedTuple):
         self.environment.send(self.environment.session(), self.orders, text)
         receiver = self.environment.receiver(self.session, self.orders)
         self.session.acknowledge([receiver.take()])
+        # Closed, so that no message of a later branch is sent ahead to it.
         receiver.consumer.close()
         self.environment.send(self.session, self.bills, f"bill for {text}", delivery_mode=2)
 
@@ -243,6 +244,7 @@ def test_each_wrong_call_has_its_code(work: Work) -> None:
 def test_work_outside_of_branches_must_end_first(work: Work) -> None:
     work.environment.send(work.session, work.bills, "outside")
     assert failure_of(lambda: work.session.xa_start(work.xid)) is BranchFailure.OUTSIDE
+    # The local work is ended: from here on the same session may begin a branch.
     work.session.rollback()
     work.whole()
     work.session.xa_rollback(work.xid)

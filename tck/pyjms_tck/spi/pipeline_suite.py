@@ -127,6 +127,7 @@ def test_a_reservation_goes_no_further_than_it_may_and_begins_where_it_is_told(r
 def test_a_limit_of_bytes_lets_one_message_pass_at_least(reading: Reading) -> None:
     opened = reading.open()
     reading.send("x" * 100_000, "y" * 100_000, "z" * 100_000)
+    # A message larger than the limit would stop its group for ever otherwise.
     assert reading.reserve(opened, max_bytes=1) == 1
     assert reading.reserve(opened, max_bytes=250_000) == 2
 
@@ -198,6 +199,7 @@ def test_numbers_of_a_released_group_mean_nothing_to_the_next_one(reading: Readi
     reading.reserve(first)
     reading.groups.release(reading.name)
     second = reading.open()
+    # The new group has the old name and begins at 1 again: the generation alone tells their numbers apart.
     assert (second.group.generation != first.group.generation, second.group.high) == (True, 0)
     assert reading.reserve(second) == 1
     with pytest.raises(GroupError):

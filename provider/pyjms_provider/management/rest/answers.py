@@ -125,6 +125,7 @@ def error_data(error: ProviderError) -> dict[str, Any]:
 
 def refuse(error: ProviderError, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
     """Return the answer that tells of an error."""
+    # RFC 9110 §15.5.6: 405 comes with the methods that there are.
     allowed = {"allow": ", ".join(error.allowed)} if isinstance(error, BadMethodError) else {}
     return JSONResponse(
         {"error": error_data(error)}, status or status_of(error), headers={**allowed, **(headers or {})}

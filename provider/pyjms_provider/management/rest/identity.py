@@ -209,7 +209,7 @@ def _check_origin(request: Request) -> None:
     # bookmark. Programs that are no browsers send neither header.
     is_foreign = site is not None and site not in {"same-origin", "none"}
     if origin is not None and site is None:
-        # For browsers that do not send `Sec-Fetch-Site`.
+        # For browsers that send no Sec-Fetch-Site.
         is_foreign = origin.partition("://")[2] != request.headers.get("host")
     if is_foreign:
         raise ForgedRequestError("the request comes from a page of another site")

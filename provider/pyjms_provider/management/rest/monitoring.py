@@ -173,6 +173,7 @@ class Metrics(Collector):
 
     def _of_objects(self, category: str) -> Iterator[Metric]:
         objects = self._objects(category)
+        # A family at a time: Prometheus wants all series of a metric to stand together.
         for declared in _measured(category):
             family = _family(category, declared)
             for each in objects:
@@ -187,6 +188,7 @@ class Metrics(Collector):
         # Before the queues are read: the number says which of two readers saw the older counts.
         look = self._sums.begin(each.names for each in objects)
         hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in objects]
+        # Only the deepest queues have series of their own, so that their number is limited.
         deepest = {
             names: nlargest(self._queues, columns["depth"], key=columns["depth"].__getitem__)
             for names, columns in hosts
@@ -297,6 +299,7 @@ def monitoring_routes(
                 return secured(refuse(error))
         return await _answer(metrics_threads, lambda: Response(metrics.render(), headers=_TEXT))
 
+    # On the event loop itself: that it answers is what is asked.
     async def show_live(_: Request) -> Response:
         return secured(JSONResponse({"status": "live"}))
 

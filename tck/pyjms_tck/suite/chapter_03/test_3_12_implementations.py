@@ -27,6 +27,7 @@ _KINDS: tuple[type[Message], ...] = (TextMessage, ObjectMessage, MapMessage, Str
 
 def foreign(message: Message) -> Any:
     """Return a message of another make with the content of `message`."""
+    # `Message` is the last of the kinds: all others are messages, too.
     kind = next(kind for kind in _KINDS if isinstance(message, kind))
     make: Callable[[Message], Any] = _CLASSES[kind]
     return make(message)
@@ -131,6 +132,7 @@ def test_3_12_a_a_message_of_another_make_can_be_sent(
     message.jms_correlation_id = "order-7"
     other = foreign(message)
     session.create_producer(queue).send(other)
+    # Send assigns the header fields of a message of another make by its setters (§3.4.11).
     assert str(other.jms_message_id).startswith("ID:"), f"its JMSMessageID after send: {other.jms_message_id!r}"
     expect("its JMSDestination after send", other.jms_destination, queue)
     received = session.create_consumer(queue).receive(waits.something_ms)
@@ -207,6 +209,7 @@ def test_3_12_d_bytes_hold_no_null(session: Session) -> None:
     with Checks() as check:
         for name in ("writeObject", "writeBytes", "writeUTF"):
             check.fails(f"BytesMessage.{name} of null", NullPointerException, getattr(message, name), None)
+        # Nothing may have been written before the refusal.
         message.reset()
         check.same("what was written", message.body_length, 0)
 

@@ -90,6 +90,7 @@ def test_5_1_b_a_queue_holds_messages_of_all_types(session: Session, queue: Queu
         producer.send(message)
     consumer = session.createConsumer(queue)
     received = [consumer.receive(waits.something_ms) for _ in messages]
+    # In the order of sending; `Message` comes last, as each of the others is one, too.
     kinds = [TextMessage, BytesMessage, MapMessage, StreamMessage, ObjectMessage, Message]
     wrong = [
         f"{type(message).__name__} is no {kind.__name__}"
@@ -104,6 +105,7 @@ def test_5_3_a_a_queue_tells_its_name(make_queue: MakeDestination, session: Sess
     queue: Queue = make_queue()
     assert isinstance(queue.getQueueName(), str)
     assert queue.getQueueName(), "the name of a queue is not empty"
+    # A provider that gives all queues one name would pass the other checks.
     assert make_queue().getQueueName() != queue.getQueueName(), "another queue has another name"
     assert session.createQueue(queue.getQueueName()).getQueueName() == queue.getQueueName()
 
@@ -167,6 +169,7 @@ def test_5_5_b_a_new_queue_connection_with_credentials_is_stopped(
 
 def _starts_stopped(connection: QueueConnection, session: Session, queue: Queue, waits: Waits) -> None:
     assert isinstance(connection, QueueConnection)
+    # The message is there before the receiver, so only the stopped connection can keep it back.
     send_texts(session, queue, "early")
     receiver = connection.createQueueSession(False, Session.AUTO_ACKNOWLEDGE).createReceiver(queue)
     assert leftovers(receiver, waits) == [], "a connection that was not started delivers nothing"

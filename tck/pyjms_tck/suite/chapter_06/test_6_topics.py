@@ -92,6 +92,7 @@ def test_6_5_a_a_topic_tells_its_name(make_topic: MakeDestination, session: Sess
     topic: Topic = make_topic()
     assert isinstance(topic.getTopicName(), str)
     assert topic.getTopicName(), "the name of a topic is not empty"
+    # A provider that gives all topics one name would pass the other checks.
     assert make_topic().getTopicName() != topic.getTopicName(), "another topic has another name"
     assert session.createTopic(topic.getTopicName()).getTopicName() == topic.getTopicName()
 
@@ -393,6 +394,7 @@ def test_6_11_b_a_selector_keeps_messages_from_its_subscriber(
     topic_session: TopicSession, topic: Topic, waits: Waits
 ) -> None:
     choosing = topic_session.create_subscriber(topic, "number = 2", False)
+    # A second subscriber shows that the messages came, and that the selector is the first one's alone.
     everything = topic_session.create_subscriber(topic)
     send_numbers(topic_session, topic)
     assert take_texts(choosing, waits, 1) == ["2"]

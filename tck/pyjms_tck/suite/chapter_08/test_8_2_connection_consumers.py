@@ -121,6 +121,7 @@ def test_8_2_4_a_a_connection_consumer_has_the_given_selector(
     with connection.createConnectionConsumer(queue, "number <> 2", make_pool(connection), 5) as consumer:
         assert isinstance(consumer, ConnectionConsumer)
         assert listener.wait_for(2, waits) == ["1", "3"]
+    # The message that the selector leaves out is no connection consumer's, and stays on the queue (§5.8).
     assert take_texts(session.createConsumer(queue), waits, 1) == ["2"], "what the selector leaves out stays"
 
 

@@ -99,6 +99,7 @@ def _check_getter(check: Checks, name: str, object: Any, member: Any) -> None:
 def _outcome(object: Any, name: str, *, called: bool) -> str:
     """Return what a getter gives, or the class of what cannot be compared or was raised: some have nothing to give."""
     value = attempt(getattr(object, name)) if called else attempt(getattr, object, name)
+    # Objects are compared by their class: two calls may return two objects.
     if isinstance(value, str | int):
         return repr(value)
     return type(value.error if isinstance(value, Raised) else value).__name__
@@ -127,6 +128,7 @@ def test_11_1_a_constants_have_their_values(session: Session) -> None:
     with Checks() as check:
         for owner, heirs in _INHERITING.items():
             for name, value in types()[owner]["constants"].items():
+                # In Java an interface inherits the constants of those that it extends, so each heir is asked.
                 for heir in heirs:
                     seen = getattr(getattr(pyjms, heir), name, "nothing")
                     check.same(f"{heir}.{name}", seen == value and isinstance(seen, int), True)
