@@ -58,6 +58,7 @@ class Connection(Closing):
         mode: int,
     ) -> _Session:
         self._check_loop()
+        # If the task is cancelled meanwhile, the session that was opened for it is closed again.
         made = await call_on_thread(
             "pyjms-aio-open", lambda: self._sync.open_session(sync, transacted, mode), JmsSession.close
         )
@@ -98,6 +99,7 @@ class Connection(Closing):
     @property
     def exception_listener(self) -> ExceptionListenerLike | None:
         """What is told of the connection's problems, one call at a time, on the event loop (§4.3.8): a function or coroutine function."""
+        # The runtime's connection is asked first, as it refuses when it is closed.
         return None if self._sync.exception_listener is None else self._exception_listener
 
     @exception_listener.setter

@@ -48,6 +48,7 @@ class MessageConsumer(Closing):
     @property
     def message_listener(self) -> MessageListenerLike | None:
         """The listener, as it was set, or None."""
+        # The runtime's consumer is asked first, as it refuses when it is closed.
         return None if self._sync.message_listener is None else self._listener
 
     async def set_message_listener(self, listener: MessageListenerLike | None) -> None:

@@ -369,6 +369,7 @@ class Properties(HeaderFields):
         self._properties = {}
         self._properties_read_only = False
         self._settable = KNOWN_NAMES
+        # JMSXDeliveryCount is a property, too (§3.5.9), so it goes with the others.
         self._delivery_count = 0
 
     def property_exists(self, name: str) -> bool:

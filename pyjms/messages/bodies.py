@@ -241,6 +241,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         if value is None:
             raise _nothing("write_object")
         stored = store_object(value, "value of", "write_object")
+        # A stored value has one of the exact classes of this table, so the look-up always succeeds.
         _WRITERS[type(stored)](self, stored)
 
     def _write(self, data: bytes) -> None:

@@ -234,6 +234,7 @@ def store_double(value: object, what: str, name: object) -> float:
         return value
     if isinstance(value, float):
         return float.__float__(value)
+    # Where Java widens, an int will do (decision 0202).
     if isinstance(value, int) and not isinstance(value, bool):
         return float(_checked_integral(value, Long, what, name))
     raise _refuse(value, "a float", what, name)
@@ -278,6 +279,7 @@ def copy_slice(value: object, offset: int, length: int | None, what: str, name: 
     """Return `length` bytes from `offset` on; None: to the end. Raises `IndexOutOfBoundsException`."""
     content = copy_bytes(value, what, name)
     end = len(content) if length is None else offset + length
+    # One chain of comparisons refuses a negative offset and a negative length, too.
     if not 0 <= offset <= end <= len(content):
         raise IndexOutOfBoundsException(
             f"offset {offset} and length {'to the end' if length is None else length} do not lie within "

@@ -128,6 +128,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
             return
         del self.stack[-1]
         kind = self.stack[-1]
+        # Of the plain classes UUIDs alone are pickled by NEWOBJ.
         if build is not make_uuid:
             raise _not_pickled_so(kind)
         made = self.stack[-1] = build(kind, args, self.budget)
@@ -228,6 +229,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         _dispatch[pickle.ADDITEMS[0]](self)
 
     def load_dict(self) -> None:
+        # The dictionary does not exist yet: the list of its items, which the last mark began, stands for it.
         self.budget.pay(self.stack, self.stack[::2])
         _dispatch[pickle.DICT[0]](self)
 
@@ -237,6 +239,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
 
     def _check_items(self, holder: Any) -> None:
         self._check_holder(holder)
+        # An OrderedDict is the only plain value whose items are set one by one.
         if type(holder) in self._plain and not isinstance(holder, dict):
             raise MessageFormatException(
                 f"the object would set items of a {type(holder).__name__}, which is not pickled so"

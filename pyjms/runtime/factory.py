@@ -231,6 +231,7 @@ def _clock(value: Any) -> Clock:
 
 
 def _text(value: Any) -> str:
+    # Options of a URL are texts: a provider gets true in one form, be it from a keyword or from a URL.
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

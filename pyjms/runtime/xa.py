@@ -118,6 +118,7 @@ class JmsXAResource(XAResource):
             changed = self._session.provider_session.xa_prepare(_fact(xid))
         except ProviderError as error:
             raise _xa_error(error) from error
+        # A branch that changed nothing is over with its prepare (X/Open XA): the manager does not commit it.
         return self.XA_OK if changed else self.XA_RDONLY
 
     @defers_signals()
@@ -360,6 +361,7 @@ def _xa_error(error: ProviderError) -> XAException:
 
 
 def _xa_code(error: ProviderError) -> int:
+    # The values of `BranchFailure` are X/Open XA's own codes.
     if isinstance(error, BranchError):
         return error.failure.value
     if isinstance(error, RolledBackError):

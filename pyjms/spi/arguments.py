@@ -86,6 +86,7 @@ def _own_spellings(command: Any, arguments: list[str]) -> list[str]:
         name, equals, value = argument.partition("=")
         name = _own_spelling(name, options)
         written.append(f"{name}{equals}{value}")
+        # An option that takes a value has it behind an equals sign, or in the next argument.
         is_value = not equals and name in options and not getattr(options[name], "is_flag", False)
     return written
 

@@ -80,6 +80,7 @@ def text_of_base64(text: str) -> str:
 
 def bytes_of_base64(text: str) -> bytes:
     """Return the bytes. Raises `ValueError`."""
+    # Without `validate` foreign characters are dropped, and two texts would mean the same bytes.
     return b64decode(text.encode("ascii"), validate=True)
 
 

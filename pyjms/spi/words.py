@@ -55,6 +55,7 @@ def on_one_line(text: str) -> str:
 
 def rounded(number: float) -> str:
     """Return a measured number as people read it: three figures of it, or all before the point: ``0.168``, ``2.73``, ``1,340``."""
+    # Zero has no logarithm, and from 100 on no decimals are shown.
     if not number or abs(number) >= 100:
         return f"{number:,.0f}"
     places = max(0, 2 - math.floor(math.log10(abs(number))))
