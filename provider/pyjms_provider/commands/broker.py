@@ -243,8 +243,6 @@ def run(
 def _begin_log(log_format: LogFormat) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if log_format is LogFormat.JSON:
-        from pyjms_provider.commands.broker import JsonFormatter
-
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

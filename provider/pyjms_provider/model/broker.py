@@ -227,8 +227,6 @@ class SystemConfig(ManagingObject):
 
     def find_broker(self) -> Broker | None:
         """Return the broker, if there is one."""
-        from pyjms_provider.model.broker import Broker
-
         found = next(self.children(), None)
         return found if isinstance(found, Broker) else None
 

@@ -121,17 +121,19 @@ class Poller:
 
     def poll_reads(self, reads: bool) -> None:
         """Say whether to look for what can be read."""
-        self._set(reads, self._writes)
+        self._set(reads=reads)
 
     def poll_writes(self, writes: bool) -> None:
         """Say whether to look for room to write."""
         if writes != self._writes:
-            self._set(self._reads, writes)
+            self._set(writes=writes)
 
-    def _set(self, reads: bool, writes: bool) -> None:
-        # `close` takes the lock, too: the set cannot be closed between the look and the change.
+    def _set(self, *, reads: bool | None = None, writes: bool | None = None) -> None:
+        # `close` takes the lock, too: the set cannot be closed between the look and the change. The other flag is read under
+        # it as well: an application's thread changes one while the I/O thread changes the other.
         with self._lock:
-            self._reads, self._writes = reads, writes
+            reads = self._reads = self._reads if reads is None else reads
+            writes = self._writes = self._writes if writes is None else writes
             if self._epoll is not None and not self._epoll.closed:
                 mask = (select.EPOLLIN if reads else 0) | (select.EPOLLOUT if writes else 0)
                 self._epoll.modify(self._fileno, mask)
