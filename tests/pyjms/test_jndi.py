@@ -3,9 +3,10 @@ from __future__ import annotations
 import ast
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from traceback import TracebackException
 from typing import Any
 
 import pytest
@@ -28,6 +29,12 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return write_file
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the files of one test after the other."""
+    return tmp_path_factory.mktemp("jndi")
 
 
 class Recorder:
@@ -424,7 +431,11 @@ def test_secrets_do_not_show() -> None:
         }
     )
     assert repr(context) == "<InitialContext of the environment: cf>"
-    for shown in (repr(context.lookup("cf")), repr(context._environment.entries), str(vars(context))):
+    with pytest.raises(NameNotFoundException) as raised:
+        context.lookup("nobody")
+    # As tools for errors show it, with what each function had at hand: all entries.
+    trace = TracebackException.from_exception(raised.value, capture_locals=True)
+    for shown in (repr(context.lookup("cf")), "".join(trace.format()), str(vars(context))):
         assert "hunter2" not in shown
 
 
@@ -459,17 +470,42 @@ def test_secrets_do_not_show() -> None:
         ("a\\\n  b = c", {"ab": "c"}),
     ],
 )
-def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
-    assert {key: value for key, value, _ in jndi._properties(text.encode(), Path("a"))} == expected
+def test_properties_are_read_as_java_reads_them(write: Write, text: str, expected: dict[str, str]) -> None:
+    assert read_from(write("a.properties", text), expected) == expected
 
 
-def test_a_file_that_is_no_utf_8_is_latin_1_as_in_old_java() -> None:
-    assert [*jndi._properties("a = é".encode("latin-1"), Path("a"))] == [("a", "é", 1)]
+@pytest.mark.parametrize("mark", ["#", "!"])
+def test_a_comment_is_no_property(write: Write, mark: str) -> None:
+    path = write("a.properties", f"{mark} a=b\n  {mark} queue.c=d\n{mark}queue.c=d\n")
+    for key in (mark, f"{mark}queue.c", "a", "c"):
+        with pytest.raises(NamingException, match="is neither an entry of"):
+            read_from(path, [key])
+    assert InitialContext(path).list_names() == ()
 
 
-def test_the_line_of_an_entry_is_its_first() -> None:
-    text = b"a = 1\n\n# x\nb = 2, \\\n 3\nc = 4"
-    assert [(key, line) for key, _, line in jndi._properties(text, Path("a"))] == [("a", 1), ("b", 4), ("c", 6)]
+def test_a_file_that_is_no_utf_8_is_latin_1_as_in_old_java(tmp_path: Path) -> None:
+    path = tmp_path / "a.properties"
+    path.write_bytes("a = é".encode("latin-1"))
+    assert read_from(path, "a") == {"a": "é"}
+
+
+def test_the_line_of_an_entry_is_its_first(write: Write) -> None:
+    context = InitialContext(write("a.properties", "queue.a = ${1}\n\n# x\nqueue.b = ${2}, \\\n 3\nqueue.c = ${4}"))
+    for name, line in (("a", 1), ("b", 4), ("c", 6)):
+        with pytest.raises(NamingException, match=rf"a\.properties, line {line}: "):
+            context.lookup(name)
+
+
+def read_from(path: Path, keys: Iterable[str]) -> dict[str, str]:
+    """Return what keys of a file of properties stand for where an entry refers to them."""
+    referring = {f"queue.{number}": f"<${{{key}}}>" for number, key in enumerate(keys)}
+    context = InitialContext({"java.naming.provider.url": path.as_uri(), **referring})
+    found: dict[str, str] = {}
+    for number, key in enumerate(keys):
+        queue = context.lookup(str(number))
+        assert isinstance(queue, pyjms.Queue)
+        found[key] = queue.queue_name[1:-1]
+    return found
 
 
 def _stored(text: str) -> str:
@@ -480,19 +516,27 @@ def _stored(text: str) -> str:
 
 # Without halves of characters: they are no text of UTF-8.
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\\ \t\n\r\f=:#!u"), max_size=20)
+# No entry refers to a key with a brace.
+keys = texts.map(lambda text: text.replace("{", "").replace("}", ""))
 
 
-@given(st.dictionaries(texts, texts, max_size=4), st.sampled_from(["\n", "\r", "\r\n"]))
-def test_what_java_stores_is_read_as_it_was(stored: dict[str, str], end: str) -> None:
-    text = "#a comment" + end + "".join(f"{_stored(key)}={_stored(value)}{end}" for key, value in stored.items())
-    assert {key: value for key, value, _ in jndi._properties(text.encode(), Path("a"))} == stored
+@given(stored=st.dictionaries(keys, texts, max_size=4), end=st.sampled_from(["\n", "\r", "\r\n"]))
+def test_what_java_stores_is_read_as_it_was(folder: Path, stored: dict[str, str], end: str) -> None:
+    plain = {key: value.replace("${", "$${") for key, value in stored.items()}
+    text = "#a comment" + end + "".join(f"{_stored(key)}={_stored(value)}{end}" for key, value in plain.items())
+    path = folder / "stored.properties"
+    path.write_bytes(text.encode())
+    assert read_from(path, stored) == stored
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused_by_name(content: bytes) -> None:
-    with suppress(NamingException):
-        found = [*jndi._properties(content, Path("a"))]
-        assert len(found) <= content.count(b"\n") + content.count(b"\r") + 1
+@given(content=st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused_by_name(folder: Path, content: bytes) -> None:
+    path = folder / "any.properties"
+    for written in (content, b"queue." + content.replace(b"\n", b"\nqueue.")):
+        path.write_bytes(written)
+        with suppress(NamingException):
+            found = InitialContext(path).list_names()
+            assert len(found) <= content.count(b"\n") + content.count(b"\r") + 1
 
 
 def test_the_environment_variable_has_its_documented_name() -> None:

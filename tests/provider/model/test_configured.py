@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import current_thread
 from typing import Any, ClassVar
 
@@ -29,6 +30,7 @@ from pyjms_provider.model.errors import (
 )
 from pyjms_provider.model.managed import ManagedObject, State
 from pyjms_provider.security.secrets import SecretBox
+from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import StoreError
 from tests.provider.model.world import Recorder
 
@@ -87,15 +89,28 @@ class Part(Thing):
 
 
 class BrokenStore(MemoryConfigurationStore):
-    """A store whose disk may be full."""
+    """A store whose disk may be full, and that shows what it was given to keep."""
 
     is_lasting = True
     is_full = False
 
-    def update(self, records: Any, removed: Any = ()) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[ObjectId, ObjectRecord] = {}
+
+    def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
         if self.is_full:
             raise StoreError("the disk is full; nothing was written")
         super().update(records, removed)
+        self.kept.update({record.id: record for record in records})
+        for each in removed:
+            self.kept.pop(each, None)
+
+    def edit(self, changed: ObjectId, attributes: Mapping[str, Any], source: str = "") -> None:
+        """Change a record while nobody holds the store, as a person does who edits the file."""
+        self.open("a person")
+        self.update([replace(self.kept[changed], attributes=attributes, source=source)])
+        self.close()
 
 
 @pytest.fixture
@@ -174,7 +189,7 @@ def test_an_object_whose_creation_fails_never_was_there(system: SystemConfig, st
     with pytest.raises(ResourceError, match=f"{phase} was told to fail"):
         thing(system)
     assert system.broker.child_names("thing") == []
-    assert len(store._records) == 1
+    assert len(store.kept) == 1
     Thing.fails.clear()
     assert thing(system).state is State.ACTIVE
 
@@ -210,10 +225,8 @@ def test_what_cannot_be_recovered_is_errored_and_the_rest_goes_on(system: System
     made.create_child("part", {"name": "p"})
     thing(system, "two")
     thing(system, "three", size="${home}", context={"home": "1"})
-    kept = store._records[made.id]
-    store._records[made.id] = type(kept)(
-        id=kept.id, category="thing", parent=kept.parent, attributes={"name": "one", "size": "${wide}"}, source="line 7"
-    )
+    system.close()
+    store.edit(made.id, {"name": "one", "size": "${wide}"}, source="line 7")
     again = reopened(system, store)
     one, two = again.broker.child("thing", "one"), again.broker.child("thing", "two")
     assert (one.state, two.state) == (State.ERRORED, State.ACTIVE)
@@ -235,13 +248,14 @@ def test_what_cannot_be_recovered_is_errored_and_the_rest_goes_on(system: System
 
 def test_a_specialisation_that_is_not_installed_keeps_its_place(system: SystemConfig, store: BrokenStore) -> None:
     made = thing(system)
-    store._records[made.id].attributes["type"] = "plugged"  # type: ignore[index]
+    system.close()
+    store.edit(made.id, {**store.kept[made.id].attributes, "type": "plugged"})
     again = reopened(system, store)
     found = again.broker.child("thing", "one")
     assert found.state is State.ERRORED
     assert "no thing of the type 'plugged'" in found.facts()["error"]
     found.delete()
-    assert made.id not in store._records
+    assert made.id not in store.kept
     again.close()
 
 
@@ -296,13 +310,13 @@ def test_attributes_are_changed_all_or_none(system: SystemConfig, store: BrokenS
 @pytest.mark.realises("BJ-ATT-3")
 def test_secrets_are_stored_encrypted_and_never_shown(system: SystemConfig, store: BrokenStore) -> None:
     made = thing(system, secret="hunter2")
-    assert "hunter2" not in str(store._records)
+    assert "hunter2" not in str(store.kept)
     assert made.attribute_values(["secret"]) == made.attribute_values(["secret"], actual=True) == {"secret": MASK}
     made.set_attributes({"secret": MASK, "size": 1})
     assert isinstance(made.attributes, ThingAttributes)
     assert made.attributes.secret == Secret("hunter2"), "the mask leaves it as it is"
     thing(system, "two", secret="${password}", context={"password": "p"})
-    assert "${password}" in str(store._records), "a variable tells nothing"
+    assert "${password}" in str(store.kept), "a variable tells nothing"
     again = reopened(system, store)
     found = again.broker.child("thing", "one").attributes
     assert isinstance(found, ThingAttributes)
@@ -354,7 +368,7 @@ def test_deleting_takes_all_below_with_it(system: SystemConfig, store: BrokenSto
     made.create_child("part", {"name": "p"})
     made.delete(by="me")
     assert Thing.calls[-4:] == [f"{name} {what} on broker" for name in ("p", "one") for what in ("stop", "delete")]
-    assert (made.state, len(store._records)) == (State.DELETED, 1)
+    assert (made.state, len(store.kept)) == (State.DELETED, 1)
     assert system.broker.find_child("thing", "one") is None
     for call in (made.delete, lambda: made.set_attributes({}), lambda: made.invoke("start", {})):
         with pytest.raises(UnknownObjectError, match="thing one has been deleted"):
@@ -380,7 +394,7 @@ def test_what_cannot_be_deleted_stays_whole(system: SystemConfig, store: BrokenS
     Thing.fails.add("stop")
     with pytest.raises(ResourceError, match="stop was told to fail"):
         made.delete()
-    assert made.id in store._records
+    assert made.id in store.kept
     Thing.fails.clear()
     made.delete()
 
@@ -394,7 +408,7 @@ def test_what_cannot_be_kept_as_stopped_or_started_stays_as_it_is(system: System
         store.is_full = False
         assert made.state is (State.STOPPED if is_stopped else State.ACTIVE)
         made.set_attributes({"description": f"stopped: {is_stopped}"})
-        assert store._records[made.id].is_stopped is is_stopped
+        assert store.kept[made.id].is_stopped is is_stopped
         made.stop()
     assert [call for call in Thing.calls if call.split()[1] in {"open", "stop"}][-2:] == [
         "one open on broker",
@@ -407,7 +421,7 @@ def test_what_is_not_durable_ends_with_the_broker(system: SystemConfig, store: B
     made.create_child("part", {"name": "p"})
     assert made.facts()["life_time"] == "process"
     made.set_attributes({"size": 1})
-    assert len(store._records) == 1
+    assert len(store.kept) == 1
     made.delete()
 
 
