@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from pyjms.history import HistoryError, Recording, check, read, record, recording
+from pyjms.history import HistoryError, Recording, check, parquet, read, record, recording
 from pyjms.history.events import BEGIN_TX, COLUMNS, COMMIT, OK, SEND
 from pyjms.history.journal import JournalFile
 from pyjms.history.parquet import SCHEMA
@@ -63,13 +63,13 @@ def test_a_buffered_recording_writes_what_waits_by_itself(tmp_path: Path, monkey
     monkeypatch.setattr(recording, "INTERVAL_S", 0.01)
     written = Flag()
     with record(tmp_path) as made:
-        write = made._files.write
+        write = parquet.write_rows
 
         def tell(*arguments: Any) -> None:
             write(*arguments)
             written.set()
 
-        monkeypatch.setattr(made._files, "write", tell)
+        monkeypatch.setattr(parquet, "write_rows", tell)
         note(made, scope(made))
         assert written.wait(PATIENCE_S)
         assert len(read(tmp_path).events) == 1
@@ -244,7 +244,7 @@ def test_a_recording_that_cannot_write_says_so_once_and_lets_the_client_go_on(
         caplog.clear()
         directory = tmp_path / str(synchronous)
         with record(directory, synchronous=synchronous) as made:
-            monkeypatch.setattr(made._files, "write", fail)
+            monkeypatch.setattr(parquet, "write_rows", fail)
             monkeypatch.setattr(JournalFile, "begin", fail)
             note(made, scope(made), 2)
             made.flush()

@@ -10,11 +10,12 @@ from itertools import count
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 
 from pyjms import ConnectionFactory, IllegalArgumentException, Session
-from pyjms.history import Recording, check, read, record, recording
+from pyjms.history import Recording, check, parquet, read, record, recording
 from pyjms.history.events import BEGIN_TX, EXPIRE, OK, SEND
 from pyjms.history.journal import JournalFile
 from pyjms.history.rows import Call, Scope
@@ -41,6 +42,11 @@ def note(made: Recording, number: int = 1) -> None:
 
 def names(directory: Path, pattern: str) -> list[str]:
     return sorted(path.name for path in directory.glob(pattern))
+
+
+def is_at_work(made: Recording) -> bool:
+    """Say whether there is the thread that writes a recording's files."""
+    return f"pyjms-history-{made.directory.name}" in {thread.name for thread in enumerate_threads()}
 
 
 def no_room(*_: object) -> None:
@@ -73,8 +79,7 @@ def test_who_opens_while_the_last_one_closes_is_recorded(
     other.join(PATIENCE_S)
     assert opened.is_set()
     note(made, 3)
-    assert made._thread is not None
-    assert made._thread.is_alive()
+    assert is_at_work(made)
     assert len(names(tmp_path, "_*")) == 1  # the journal, or the mark
     made.release()
     assert not names(tmp_path, "_*")
@@ -209,7 +214,7 @@ def test_a_parquet_file_that_cannot_be_written_loses_nothing_of_a_synchronous_re
     with record(tmp_path, synchronous=True) as made:
         note(made, 2)
         with monkeypatch.context() as patched:
-            patched.setattr(made._files, "write", no_room)
+            patched.setattr(parquet, "write_rows", no_room)
             made.flush()
         note(made, 2)
     history = read(tmp_path)
@@ -241,8 +246,7 @@ def test_a_connection_after_one_that_could_not_begin_the_recording_is_recorded(
             made.acquire()
     with made:
         note(made)
-        assert made._thread is not None
-        assert made._thread.is_alive()
+        assert is_at_work(made)
     history = read(tmp_path)
     assert len(history.events) == 1
     assert not history.cut_off
@@ -332,8 +336,7 @@ def test_what_no_file_can_hold_costs_what_was_recorded_with_it_and_no_more(
             made.flush()
             note(made, 2)
             made.flush()
-            assert made._thread is not None
-            assert made._thread.is_alive()
+            assert is_at_work(made)
         history = read(directory)
         assert len(history.events) == (3 if synchronous else 2)
         assert history.cut_off == (() if synchronous else (made.pid,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from tests.pyjms.history.test_expiries import EXP_MS, START_MS, event
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 S = 10**9
 
@@ -79,10 +82,15 @@ def test_clocks_that_drift_apart_are_followed_by_who_looks_from_time_to_time() -
     assert clocks.told == []
 
 
-def test_a_recording_holds_that_its_machines_clock_was_set_back(tmp_path: Path) -> None:
+def test_a_recording_holds_that_its_machines_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clocks = Clocks()
-    with record(tmp_path) as made:
-        made.ticker.steps = StepWatch(made._set_back, clocks._wall, clocks._steady)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: clocks.wall)
+        patched.setattr(time, "monotonic_ns", lambda: clocks.steady)
+        made = record(tmp_path)
+    with made:
         scope = Scope(made.pid, "c", "c/1")
         for back_ns in (0, 2 * S):
             clocks.wall -= back_ns
