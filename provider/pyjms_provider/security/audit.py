@@ -109,9 +109,12 @@ class AuditLog:
             self._file.handle(_log.makeRecord(_log.name, logging.INFO, "", 0, line, (), None))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. What the disk had no room for is told in the log."""
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError:  # the last record still waits to be written, and cannot be
+                self._file.tell_failure()
 
     def _data(self, record: AuditRecord) -> dict[str, object]:
         who = record.who
@@ -212,6 +215,10 @@ class _AuditFile(RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Log what cannot be written to the file, so that it is not lost without a trace."""
+        self.tell_failure()
+
+    def tell_failure(self) -> None:
+        """Log the error that is being handled."""
         _errors.exception("PYJMS-AUDIT-9 a record could not be written to %s; it stands in the log", self.baseFilename)
 
 

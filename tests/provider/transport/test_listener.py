@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -131,12 +132,10 @@ class _Poor:
     def __init__(self, real: socket.socket, failures: int) -> None:
         self.real = real
         self.failures = failures
-        self.has_failed = Event()
 
     def accept(self) -> Any:
         if self.failures:
             self.failures -= 1
-            self.has_failed.set()
             raise OSError(errno.EMFILE, "Too many open files")
         return self.real.accept()
 
@@ -144,14 +143,23 @@ class _Poor:
         return getattr(self.real, name)
 
 
-def test_a_system_without_descriptors_is_asked_again(net: Net, caplog: pytest.LogCaptureFixture) -> None:
+def listens_with(monkeypatch: pytest.MonkeyPatch, make: Callable[[socket.socket], _Poor]) -> None:
+    """Have each listener accept from what is made of its socket."""
+
+    def bind(settings: ListenerSettings) -> Any:
+        return make(listener_module.bind(settings))
+
+    monkeypatch.setattr("pyjms_provider.transport.service.bind", bind)
+
+
+def test_a_system_without_descriptors_is_asked_again(
+    net: Net, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listens_with(monkeypatch, lambda real: _Poor(real, failures=2))
     listener = net.service.open(ListenerSettings(), Engines())
-    poor = _Poor(listener._socket, failures=2)
-    listener._socket = poor  # type: ignore[assignment]
     with connect(listener) as client:
         client.sendall(b"hello")
         assert read_exactly(client, 5) == b"hello"
-    assert poor.has_failed.is_set()
     assert "PYJMS-NET-4" in caplog.text
     assert "Too many open files" in caplog.text
 
@@ -178,20 +186,26 @@ def test_the_last_files_of_the_process_are_not_for_clients(
         assert read_exactly(client, 5) == b"hello"
 
 
-def test_who_gave_up_before_he_was_accepted_harms_nobody(net: Net) -> None:
-    listener = net.service.open(ListenerSettings(), Engines())
+def test_who_gave_up_before_he_was_accepted_harms_nobody(
+    net: Net, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborted = Event()
 
     class Aborted(_Poor):
         def accept(self) -> Any:
             if self.failures:
                 self.failures -= 1
+                aborted.set()
                 raise ConnectionAbortedError
             return self.real.accept()
 
-    listener._socket = Aborted(listener._socket, failures=1)  # type: ignore[assignment]
+    listens_with(monkeypatch, lambda real: Aborted(real, failures=1))
+    listener = net.service.open(ListenerSettings(), Engines())
     with connect(listener) as client:
         client.sendall(b"hello")
         assert read_exactly(client, 5) == b"hello"
+    assert aborted.is_set()
+    assert "PYJMS-NET-4" not in caplog.text, "it is no lack of the system"
 
 
 # --------------------------------------------------------------------------------------------------------------- closing

@@ -187,9 +187,11 @@ def test_the_log_is_told_of_another_problem_at_once(caplog: pytest.LogCaptureFix
         rest.tell("it failed", ResourceError(error))
         clock.advance(1000)
     assert told(caplog) == ["it failed: away", "it failed: full"]
-    for number in range(100):
+    for number in range(10):
         rest.tell("it failed", ResourceError(str(number)))
-    assert len(rest._said) < 10
+    assert told(caplog)[2:] == [f"it failed: {number}" for number in range(10)]
+    rest.tell("it failed", ResourceError("0"))
+    assert told(caplog)[12:] == ["it failed: 0"], "few are remembered"
     rest.end()
     rest.end()
     rest.tell("it failed", ResourceError("away"))

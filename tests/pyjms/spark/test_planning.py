@@ -202,8 +202,8 @@ def test_all_that_is_there_may_be_asked_for(options: JmsOptions, jms_broker_url:
 
 
 def test_a_released_group_stops_the_query_or_goes_on_without_the_loss(options: JmsOptions, jms_broker_url: str) -> None:
-    _, planner, _start, middle = begun(options, jms_broker_url, 20)
-    planner._link.call(lambda connection: connection.reader_groups().release("g"))
+    _, _, _, middle = begun(options, jms_broker_url, 20)
+    link_of(options).call(lambda connection: connection.reader_groups().release("g"))
     with pytest.raises(DataLossError, match=r"the group was released.*failOnDataLoss=false"):
         GroupPlanner(options).latest(middle, TEN)
     careless = GroupPlanner(replace(options, fail_on_data_loss=False))
@@ -216,8 +216,8 @@ def test_a_released_group_stops_the_query_or_goes_on_without_the_loss(options: J
 def test_a_batch_that_was_under_way_when_its_group_was_released_stops_the_query_or_is_repeated_empty(
     options: JmsOptions, jms_broker_url: str
 ) -> None:
-    texts, planner, start, end = begun(options, jms_broker_url, 20)
-    planner._link.call(lambda connection: connection.reader_groups().release("g"))
+    texts, _, start, end = begun(options, jms_broker_url, 20)
+    link_of(options).call(lambda connection: connection.reader_groups().release("g"))
     with pytest.raises(DataLossError, match=r"the group was released.*failOnDataLoss=false"):
         GroupPlanner(options).pieces(start, end)
     careless = GroupPlanner(replace(options, fail_on_data_loss=False))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
+
 import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
@@ -12,8 +14,9 @@ from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.clients.stomp.transport import SocketReader, WriteBuffer, WriteBufferClosedError
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
+from pyjms_provider.protocols.stomp.codec import encode as encode_frame
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, read_sends
+from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, LENGTH, read_sends
 from pyjms_provider.stores.codec import encode
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker, Silent
 from tests.provider.helpers import make_envelope
@@ -223,21 +226,37 @@ def test_messages_of_one_session_that_may_wait_are_one_frame() -> None:
     assert frames_in(socket.written[-1]) == [("s1", ["e"])]
 
 
-def test_a_frame_is_written_when_there_is_much_in_it_and_has_no_more_messages_than_a_broker_takes() -> None:
+def test_a_frame_is_written_when_there_is_much_in_it() -> None:
     socket = Socket()
     outbox = WriteBuffer(10**6, socket.wake, socket.write)
     for _ in range(3):
         outbox.gather("s1", encode(make_envelope("x" * 20_000)))
     assert [len(texts) for _, texts in frames_in(b"".join(socket.written))] == [2]
-    outbox.uncork()
-    socket.written.clear()
-    outbox._is_writing = True  # somebody writes, and does not come to an end
+
+
+def test_a_frame_has_no_more_messages_than_a_broker_takes_however_many_come_while_somebody_writes() -> None:
+    begun, may_end = Event(), Event()
+
+    class Slow(Socket):
+        def write(self, data: bytes) -> int:
+            begun.set()
+            assert may_end.wait(PATIENCE_S)
+            return super().write(data)
+
+    socket = Slow()
+    outbox = WriteBuffer(10**6, socket.wake, socket.write)
+    writing = Thread(target=outbox.put, args=(encode_frame(Frame("BEGIN", {}), Version.V1_2),))
+    writing.start()
+    assert begun.wait(PATIENCE_S)
     for _ in range(1200):
-        outbox.gather("s1", encode(make_envelope("")))
-    outbox._is_writing = False
+        outbox.gather("s1", b"")  # the least there can be, so that a frame is not full before
+    may_end.set()
+    writing.join(PATIENCE_S)
     outbox.uncork()
-    assert max(len(texts) for _, texts in frames_in(b"".join(socket.written))) <= FRAME_MESSAGES_MAX
-    assert sum(len(texts) for _, texts in frames_in(b"".join(socket.written))) == 1200
+    _, *frames = FrameDecoder(version=Version.V1_2).feed(b"".join(socket.written))
+    numbers = [len(frame.body) // LENGTH.size for frame in frames if isinstance(frame, Frame)]
+    assert max(numbers) <= FRAME_MESSAGES_MAX
+    assert sum(numbers) == 1200
 
 
 def test_a_large_message_has_a_frame_to_itself() -> None:
@@ -319,7 +338,9 @@ def test_acknowledgements_with_gaps_wait_for_room_as_all_else() -> None:
     with pytest.raises(ResourceError, match="has not read"):
         for number in range(0, 2000, 2):
             outbox.acknowledge(head, number, number)
-    assert outbox._size <= 1000
+    waiting = Socket()
+    outbox.flush(waiting.write)
+    assert 0 < len(b"".join(waiting.written)) <= 1000
     outbox = WriteBuffer(1000, lambda: None, None, timeout_s=lambda: 0.0001)
     for number in range(1000):
         outbox.acknowledge(head, number, number)  # one range, which is one frame

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import random
 import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Event, Thread
-from typing import Any
 
 import pytest
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.options import read_url
+from pyjms_provider.clients.stomp.options import Endpoint, StompSettings, read_url
 from pyjms_provider.clients.stomp.physical_connection import (
     ConnectionLostInCallError,
     PhysicalConnection,
     RefusedError,
 )
+from pyjms_provider.clients.stomp.sockets import StompSocket, connect
 from pyjms_provider.clients.stomp.transport import HeartBeat
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker, Silent
@@ -175,17 +175,25 @@ def test_a_port_where_nothing_listens_is_told_with_its_reason(caplog: pytest.Log
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]  # the error says it
 
 
+@pytest.fixture
+def channels(monkeypatch: pytest.MonkeyPatch) -> list[StompSocket]:
+    """What connections are made on."""
+    made: list[StompSocket] = []
+
+    def connect_and_note(endpoint: Endpoint, settings: StompSettings) -> StompSocket:
+        made.append(connect(endpoint, settings))
+        return made[-1]
+
+    monkeypatch.setattr("pyjms_provider.clients.stomp.physical_connection.connect", connect_and_note)
+    return made
+
+
 @pytest.mark.parametrize(("what", "number"), [("socket.socketpair", 1), ("select.epoll", 1), ("socket.socketpair", 2)])
 def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
-    monkeypatch: pytest.MonkeyPatch, what: str, number: int
+    monkeypatch: pytest.MonkeyPatch, channels: list[StompSocket], what: str, number: int
 ) -> None:
-    channels, pairs, calls = [], [], count(1)
-    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.physical_connection.connect")
+    pairs, calls = [], count(1)
     make_pair, make = socket.socketpair, resolve_name(what)
-
-    def connect_and_note(*arguments: object) -> object:
-        channels.append(connect(*arguments))
-        return channels[-1]
 
     def pair_and_note() -> tuple[socket.socket, socket.socket]:
         pairs.append(make_pair())
@@ -197,7 +205,6 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
         return pair_and_note() if make is make_pair else make()
 
     with FakeBroker() as broker:
-        monkeypatch.setattr("pyjms_provider.clients.stomp.physical_connection.connect", connect_and_note)
         monkeypatch.setattr("socket.socketpair", pair_and_note)
         monkeypatch.setattr(what, lack)
         with pytest.raises(ResourceError, match="Too many open files"):
@@ -206,7 +213,9 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
         assert {each.fileno() for pair in pairs for each in pair} <= {-1}
 
 
-def test_a_connection_that_gets_no_thread_is_told_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_gets_no_thread_is_told_and_closed(
+    monkeypatch: pytest.MonkeyPatch, channels: list[StompSocket]
+) -> None:
     class Scarce(Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
@@ -216,13 +225,15 @@ def test_a_connection_that_gets_no_thread_is_told_and_closed(monkeypatch: pytest
         wire, _ = make_wire(broker.url)
         with pytest.raises(ResourceError, match="can't start new thread"):
             wire.open({})
-        assert wire._socket.fileno() == -1
+        assert [channel.fileno() for channel in channels] == [-1]
 
 
-def test_small_frames_are_not_held_back() -> None:
+def test_small_frames_are_not_held_back(channels: list[StompSocket]) -> None:
     with FakeBroker() as broker:
         wire, _ = open_wire(broker.url)
-        assert wire._socket._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        (channel,) = channels
+        with socket.socket(fileno=os.dup(channel.fileno())) as same:
+            assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         end(wire)
 
 
@@ -298,7 +309,6 @@ def context(authority: Authority) -> ssl.SSLContext:
 def test_a_certificate_of_a_trusted_authority_is_accepted(authority: Authority, context: ssl.SSLContext) -> None:
     with FakeBroker(tls=context) as broker:
         wire, recorder = open_wire(f"{broker.url}?ca_file={authority.file}")
-        assert isinstance(wire._socket._socket, ssl.SSLSocket)
         # Answered on the thread that reads: two threads on one TLS socket are what a client must not be, either.
         broker.on_frame = lambda number, frame: broker.push(
             Frame("MESSAGE", {"content-length": str(len(frame.body))}, frame.body)
