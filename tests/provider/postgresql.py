@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, Final, LiteralString
 
 import psycopg
 
@@ -29,6 +29,13 @@ fi
 rm -rf "$0"
 """
 """Waits for the end of its input, which comes with the end of whoever has started it, and then ends the server, and removes its directory."""
+
+_STORE_LOCK: Final = int.from_bytes(b"pjms")
+"""The first half of the key of a store's advisory lock (docs/design/stores.md); the second is made of its schema's name."""
+_HOLDER: Final = (
+    "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = %s "
+    "AND objid::bigint = hashtext(%s)::bigint & 4294967295"
+)
 
 
 class PostgresqlServer:
@@ -153,6 +160,20 @@ class PostgresqlServer:
         with self.connect() as connection:
             connection.execute(f"CREATE SCHEMA {schema}".encode())
         return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/postgres?options=-csearch_path%3D{schema}"
+
+    def holder(self, url: str) -> int:
+        """Return the process of the server that serves the broker which holds the store with this URL."""
+        schema = url.rpartition("%3D")[2].partition("&")[0]
+        with self.connect() as connection:
+            [[pid]] = connection.execute(_HOLDER, (_STORE_LOCK, schema)).fetchall()
+        assert isinstance(pid, int)
+        return pid
+
+    def cut_holder(self, url: str) -> None:
+        """End the connection of the broker that holds the store."""
+        pid = self.holder(url)
+        with self.connect() as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
 
 
 def _waits_for_stand_by(waiting: psycopg.Connection[Any], looking: psycopg.Connection[Any]) -> bool:

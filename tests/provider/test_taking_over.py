@@ -12,7 +12,7 @@ import pytest
 
 from pyjms import ConnectionFactory
 from pyjms.spi.clock import Signal, SystemClock
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, InDoubtError
 from pyjms_provider.broker import EmbeddedBroker, stop_broker
 from pyjms_provider.core.journal.journal import Recovery
 from pyjms_provider.core.message.message_state import MessageState
@@ -63,6 +63,15 @@ def at_first_recovery(monkeypatch: pytest.MonkeyPatch, fault: Callable[[SqlJourn
     monkeypatch.setattr(SqlJournal, "recover", recover)
 
 
+def lose_to_another(postgresql: PostgresqlServer, url: str, journal: SqlJournal) -> SqlJournal:
+    """Have another broker take the store; return its journal when this one has found out."""
+    postgresql.cut_holder(url)
+    other = open_journal(StoreSettings(url=url), "another", SystemClock())
+    with pytest.raises(InDoubtError, match="another broker has held the store"):
+        journal.confirm()
+    return other
+
+
 def open_broker(
     url: str, clock: SystemClock, cancelled: Signal, stand_by: StandBy = StandBy.WAIT, wait_ms: int = 0
 ) -> EmbeddedBroker:
@@ -101,11 +110,7 @@ def test_who_loses_the_store_in_mid_recovery_stands_by_again(
     others: list[SqlJournal] = []
 
     def lose(journal: SqlJournal) -> None:
-        with postgresql.connect() as administrator:
-            pid = journal._database._lock_connection.connection.info.backend_pid  # type: ignore[attr-defined]
-            administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
-        others.append(open_journal(StoreSettings(url=url), "another", SystemClock()))
-        journal._look()
+        others.append(lose_to_another(postgresql, url, journal))
 
     at_first_recovery(monkeypatch, lose)
     clock = Watched(cancelled, lambda waits: others[0].close(clean=True) if waits == _LOOKS else None)
@@ -134,7 +139,11 @@ def test_who_does_not_stand_by_is_told(
             at_first_recovery(monkeypatch, lambda _: postgresql.stop("immediate"))
             lent.callback(postgresql.start)
         else:
-            at_first_recovery(monkeypatch, lambda journal: journal._mark_lost(LostStoreError("another has it")))
+
+            def lose(journal: SqlJournal) -> None:
+                lent.callback(lose_to_another(postgresql, url, journal).close, clean=True)
+
+            at_first_recovery(monkeypatch, lose)
         with pytest.raises(UnavailableStoreError if fault == "server" else LostStoreError):
             open_broker(url, SystemClock(), cancelled, StandBy.REFUSE)
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from pyjms.spi.clock import Signal, SystemClock
@@ -34,7 +35,6 @@ from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
-from tests.provider.stores.holders import cut_connection, journal_of
 from tests.provider.stores.unwatched import UnwatchedClock
 
 LONG_S = 30
@@ -60,12 +60,12 @@ def world(url: str, lost: list[ProviderError]) -> Iterator[World]:
 
 
 def test_a_connection_that_was_lost_between_two_writes_is_made_again(
-    postgresql: PostgresqlServer, world: World, lost: list[ProviderError]
+    postgresql: PostgresqlServer, url: str, world: World, lost: list[ProviderError]
 ) -> None:
     world.add(world.message())
-    cut_connection(postgresql, world)
+    postgresql.cut_holder(url)
     world.add(world.message())
-    cut_connection(postgresql, world)
+    postgresql.cut_holder(url)
     world.remove((world.queue, world.message().reference))
     assert [message for message, _ in world.reopen().ids] == [1, 2]
     assert lost == []
@@ -75,10 +75,16 @@ def test_a_connection_that_was_lost_between_two_writes_is_made_again(
     ("setting", "value"),
     [("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5"), ("tcp_user_timeout", "25000")],
 )
-def test_the_server_notices_that_a_holders_machine_is_gone(world: World, setting: str, value: str) -> None:
+def test_the_server_notices_that_a_holders_machine_is_gone(url: str, setting: str, value: str) -> None:
     """Also while it waits for the confirmation of an answer: then it sends no probes, and a stand-by broker waited for 15 minutes."""
-    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
-    assert connection.execute(f"SHOW {setting}").fetchone()[0] == value
+    clock = SystemClock()
+    engine = postgresql_module.make_engine(make_url(url), postgresql_module.AnswerTimeout(clock))
+    holding = postgresql_module.LockConnection(engine, clock)
+    assert holding.acquire()
+    assert holding.connection is not None
+    assert holding.connection.execute(f"SHOW {setting}".encode()).fetchone() == (value,)
+    holding.unlock()
+    engine.dispose()
 
 
 def test_readers_connections_are_made_again(postgresql: PostgresqlServer, world: World) -> None:
@@ -162,7 +168,7 @@ def test_what_is_kept_anew_by_its_old_name_is_not_taken_for_what_had_it_before(
 
 
 def test_a_connection_that_is_ended_after_the_commit_loses_no_answer(
-    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
+    postgresql: PostgresqlServer, url: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server says why it ends the connection, which is no word on the commit that it has done before."""
     real = postgresql_module.write
@@ -172,7 +178,7 @@ def test_a_connection_that_is_ended_after_the_commit_loses_no_answer(
         real(connection, steps, force=force)
         if not ended:
             ended.append(1)
-            cut_connection(postgresql, world)
+            postgresql.cut_holder(url)
             connection.execute("SELECT 1")
 
     monkeypatch.setattr(postgresql_module, "write", be_ended)
@@ -208,19 +214,17 @@ def lock_table(connection: psycopg.Connection[Any], url: str) -> None:
 
 
 @pytest.mark.parametrize("refusal", ["23505", "53100", "55P03", "22P02"])
-def test_what_the_server_refuses_was_not_written(world: World, refusal: str) -> None:
-    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
-    with pytest.raises(psycopg.Error) as raised:
-        connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{refusal}'; END $$")
+def test_what_the_server_refuses_was_not_written(postgresql: PostgresqlServer, refusal: str) -> None:
+    with postgresql.connect() as connection, pytest.raises(psycopg.Error) as raised:
+        connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{refusal}'; END $$".encode())
     assert raised.value.sqlstate == refusal
     assert postgresql_module.was_refused(raised.value)
 
 
 @pytest.mark.parametrize("said", ["08006", "57P01", "08P01"])
-def test_what_is_said_of_the_connection_is_no_refusal(world: World, said: str) -> None:
-    connection = journal_of(world)._database._lock_connection.connection  # type: ignore[attr-defined]
-    with pytest.raises(psycopg.Error) as raised:
-        connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{said}'; END $$")
+def test_what_is_said_of_the_connection_is_no_refusal(postgresql: PostgresqlServer, said: str) -> None:
+    with postgresql.connect() as connection, pytest.raises(psycopg.Error) as raised:
+        connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{said}'; END $$".encode())
     assert not postgresql_module.was_refused(raised.value)
 
 
@@ -229,7 +233,7 @@ def test_another_brokers_take_over_is_noticed_before_the_next_commit(
     postgresql: PostgresqlServer, url: str, world: World, lost: list[ProviderError], has_ends: bool
 ) -> None:
     """Also where something is looked up before it."""
-    cut_connection(postgresql, world)
+    postgresql.cut_holder(url)
     if has_ends:
         world.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
     second = open_journal(StoreSettings(url=url), "second", SystemClock())
@@ -363,11 +367,18 @@ def test_what_a_server_had_not_forced_when_it_died_is_written_again(
     assert [found.counts()[each.reference.id, world.queue] for each in messages[2:]] == [5, 7]
 
 
-def test_what_a_dying_server_may_forget_is_not_older_than_a_second(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = VirtualClock()
-    monkeypatch.setattr(journal_of(world)._database, "_clock", clock)
+class UnwatchedVirtualClock(VirtualClock):
+    """By which no broker looks by itself whether it still holds its store."""
+
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        is_watch = current_thread().name.startswith("pyjms holder")
+        return super().wait(signal, None if is_watch else until_ms)
+
+
+def test_what_a_dying_server_may_forget_is_not_older_than_a_second(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = UnwatchedVirtualClock()
+    home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, clock))
+    world = World(home)
     real = postgresql_module.write
     forced: list[bool] = []
 
@@ -382,6 +393,7 @@ def test_what_a_dying_server_may_forget_is_not_older_than_a_second(
         world.remove((world.queue, message.reference))
         clock.advance(passes_ms)
     assert forced == [True, False, False, False, True, False, False, True, False]
+    home.close()
 
 
 @pytest.mark.usefixtures("writes_look_first")
@@ -436,16 +448,16 @@ def _removal(world: World, message: NewMessage) -> Changes:
     return Changes(removals=[Removal(world.queue, message.reference)])
 
 
-def test_closing_ends_the_wait_for_the_server(postgresql: PostgresqlServer, world: World) -> None:
-    database = journal_of(world)._database
+def test_closing_ends_the_wait_for_the_server(postgresql: PostgresqlServer, url: str) -> None:
     waits = Event()
 
-    class Watched(SystemClock):
+    class Watched(UnwatchedClock):
         def wait(self, signal: Signal, until_ms: float | None) -> bool:
-            waits.set()
+            if current_thread() is thread:
+                waits.set()
             return super().wait(signal, until_ms)
 
-    database._clock = Watched()  # type: ignore[attr-defined]
+    clock = Watched()
     errors: list[ProviderError] = []
 
     def send() -> None:
@@ -454,9 +466,10 @@ def test_closing_ends_the_wait_for_the_server(postgresql: PostgresqlServer, worl
         except ProviderError as error:
             errors.append(error)
 
+    thread = Thread(target=send)
+    world = World(JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, clock)))
     postgresql.stop()
     try:
-        thread = Thread(target=send)
         thread.start()
         assert waits.wait(LONG_S)
         world.journal.close(clean=False)

@@ -16,13 +16,17 @@ from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, without_envelope
 from tests.provider.postgresql import PostgresqlServer
-from tests.provider.stores.holders import cut_connection
 from tests.provider.stores.unwatched import UnwatchedClock
 
 
 @pytest.fixture
-def world(postgresql: PostgresqlServer) -> Iterator[World]:
-    url, clock = postgresql.make_store(), UnwatchedClock()
+def url(postgresql: PostgresqlServer) -> str:
+    return postgresql.make_store()
+
+
+@pytest.fixture
+def world(url: str) -> Iterator[World]:
+    clock = UnwatchedClock()
     home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, clock))
     yield World(home)
     home.close()
@@ -45,7 +49,7 @@ def test_what_was_paged_out_before_its_commit_goes_with_a_server_that_dies(
 
 
 def test_what_was_paged_out_is_written_once_if_the_answer_to_its_commit_is_lost(
-    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
+    postgresql: PostgresqlServer, url: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both when the server has it, and when it must be written again."""
     sent = [world.message(), world.message()]
@@ -60,7 +64,7 @@ def test_what_was_paged_out_is_written_once_if_the_answer_to_its_commit_is_lost(
                 patched.undo()
                 if is_written:
                     write(connection, steps, force=force)
-                cut_connection(postgresql, world)
+                postgresql.cut_holder(url)
                 raise psycopg.OperationalError("the connection is lost")
 
             patched.setattr(postgresql_module, "write", fails)

@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
-from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.postgresql import take_back
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
@@ -44,13 +44,6 @@ def world(url: str) -> Iterator[World]:
     home.close()
 
 
-def end_connection(administrator: psycopg.Connection[Any], world: World) -> None:
-    journal = world.journal
-    assert isinstance(journal, SqlJournal)
-    pid: int = journal._database._lock_connection.connection.info.backend_pid  # type: ignore[attr-defined]
-    administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
-
-
 def refuse_messages(administrator: psycopg.Connection[Any], schema: str) -> None:
     """Refuse each new message, as a full disk does, until the trigger `full_disk` is dropped."""
     administrator.execute(
@@ -71,7 +64,7 @@ def test_a_journal_goes_on_after_a_refused_write_that_was_to_have_its_commit_pre
     with postgresql.connect() as administrator:
         schema = url.rpartition("%3D")[2]
         refuse_messages(administrator, schema)
-        end_connection(administrator, world)
+        postgresql.cut_holder(url)
         with pytest.raises(StoreError, match="is full"):
             world.add(refused)
         for message in others[:_UNTIL_PREPARED]:

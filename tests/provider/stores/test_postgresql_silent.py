@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -31,6 +31,7 @@ from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.configuration_suite import BROKER
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.parts import SqlStore
 from tests.provider.stores.unwatched import UnwatchedClock
 
 LONG_S = 30
@@ -209,10 +210,10 @@ def test_a_broker_can_be_stopped_while_clients_wait(
 
 def test_who_reads_all_that_is_kept_waits_as_long_as_it_takes(postgresql: PostgresqlServer) -> None:
     cancelled, url = Signal(), postgresql.make_store()
-    with opened(url + QUICK, cancelled) as world:
-        journal = world.journal
-        assert isinstance(journal, SqlJournal)
-        database = journal._database
+    store = SqlStore(url + QUICK, UnwatchedClock(), cancelled=cancelled)
+    with ExitStack() as ending:
+        ending.callback(store.open("broker").close, clean=False)
+        database = store.database
         with database.reading(is_beginning=True) as connection:
             connection.exec_driver_sql("SELECT pg_sleep(1.5)")
         with database.streaming() as run:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Thread
 from typing import Any
 
 import pytest
+from sqlalchemy import URL
 
-from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.journal.journal import BranchOutcome, Changes
-from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
-from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import SqlJournal
 from pyjms_provider.stores.sql import postgresql as patience_module
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.sql.postgresql import (
@@ -23,12 +23,11 @@ from pyjms_provider.stores.sql.postgresql import (
     DEFAULT_LIMIT_MS,
     UNLOCKING_MS,
     AnswerTimeout,
-    PostgresqlDatabase,
-    TimeoutConnection,
 )
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.parts import SqlStore
 from tests.provider.stores.unwatched import UnwatchedClock
 
 LONG_S = 30
@@ -36,39 +35,59 @@ LIMIT_MS = 200.0
 """So long the server may be silent here."""
 
 
+class ShortTimeout(AnswerTimeout):
+    """Tells when the server is about to be asked whether it is at work."""
+
+    asked: Signal
+    on_question: Callable[[], bool] | None = None
+    """What has the server asked, or not, in place of what is so."""
+
+    def may_last(self) -> bool:
+        if self.on_question is not None:
+            return self.on_question()
+        if not super().may_last():
+            return False
+        self.asked.set()
+        return True
+
+
 class Slow:
     """A store whose server needs as long as it is told to."""
 
-    def __init__(self, postgresql: PostgresqlServer) -> None:
-        self._postgresql = postgresql
+    def __init__(self, postgresql: PostgresqlServer, asked: Signal) -> None:
+        self.postgresql = postgresql
+        self.asked = asked
         self.url = postgresql.make_store()
-        self._schema = self.url.rpartition("%3D")[2]
+        self.schema = self.url.rpartition("%3D")[2]
         self.cancelled = Signal()
         self.home = JournalHome(self._open)
+
+    def begin(self) -> None:
+        """Open the store."""
         self.world = World(self.home)
 
     def _open(self, holder: str) -> SqlJournal:
-        journal = open_journal(StoreSettings(url=self.url), holder, UnwatchedClock(), cancelled=self.cancelled)
-        assert isinstance(journal, SqlJournal)
-        assert isinstance(journal._database, PostgresqlDatabase)
-        self.timeout = journal._database._timeout
-        self.timeout.limit_ms = LIMIT_MS
-        return journal
+        self.store = SqlStore(self.url, UnwatchedClock(), cancelled=self.cancelled)
+        return self.store.open(holder)
+
+    def make_timeout(self, _url: URL, clock: Clock, cancelled: Signal | None) -> AnswerTimeout:
+        """Return the limits of a store that is opened."""
+        self.timeout = ShortTimeout(clock, LIMIT_MS, cancelled=cancelled)
+        self.timeout.asked = self.asked
+        return self.timeout
 
     @property
     def journal(self) -> SqlJournal:
-        assert isinstance(self.world.journal, SqlJournal)
-        return self.world.journal
+        return self.store.journal
 
-    @property
-    def holder(self) -> Any:
-        """The connection that holds the store."""
-        return self.journal._database._lock_connection.connection  # type: ignore[attr-defined]
+    def query(self, statement: str) -> list[Any]:
+        """Run a statement of the broker's."""
+        return self.store.database.query(statement)
 
     def run(self, statement: str) -> list[tuple[object, ...]]:
         """Run a statement of an administrator's, in which SCHEMA is the store's; return the rows, if it has some."""
-        with self._postgresql.connect() as connection:
-            cursor = connection.execute(statement.replace("SCHEMA", self._schema).encode())
+        with self.postgresql.connect() as connection:
+            cursor = connection.execute(statement.replace("SCHEMA", self.schema).encode())
             return cursor.fetchall() if cursor.description else []
 
     def slow_down(self, event: str, table: str, seconds: float) -> None:
@@ -81,25 +100,18 @@ class Slow:
 
 
 @pytest.fixture
-def slow(postgresql: PostgresqlServer) -> Iterator[Slow]:
-    slow = Slow(postgresql)
+def slow(postgresql: PostgresqlServer, asked: Signal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    slow = Slow(postgresql, asked)
+    monkeypatch.setattr(postgresql_module, "timeout_of", slow.make_timeout)
+    slow.begin()
     yield slow
     slow.home.close()
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Signal:
-    """Is set when the server has said of a connection that it is at work for it, or that it is not."""
-    asked, real = Signal(), TimeoutConnection._is_served
-
-    def is_served(connection: TimeoutConnection) -> bool:
-        try:
-            return real(connection)
-        finally:
-            asked.set()
-
-    monkeypatch.setattr(TimeoutConnection, "_is_served", is_served)
-    return asked
+def asked() -> Signal:
+    """Is set when the server is asked whether it is at work."""
+    return Signal()
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -108,14 +120,14 @@ def test_the_end_of_a_large_branch_is_waited_for(slow: Slow, asked: Signal, comm
     prepared, sent = slow.world.message(), slow.world.message()
     slow.world.prepare(1, prepared)
     slow.slow_down("UPDATE" if commit else "DELETE", "pyjms_message", 1.0)
-    before = slow.holder
+    before = slow.postgresql.holder(slow.url)
     if commit:
         slow.world.decide(1, commit=True)
     else:
         slow.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
     slow.world.add(sent)
     assert asked.wait(0)
-    assert slow.holder is before
+    assert slow.postgresql.holder(slow.url) == before
     found = slow.world.reopen()
     assert [message for message, _ in found.ids] == [
         each.reference.id for each in ([prepared] if commit else []) + [sent]
@@ -124,26 +136,26 @@ def test_the_end_of_a_large_branch_is_waited_for(slow: Slow, asked: Signal, comm
 
 
 def test_a_query_that_takes_long_is_waited_for(slow: Slow, asked: Signal) -> None:
-    assert slow.journal._database.query("SELECT 7 FROM pg_sleep(1.0)") == [(7,)]
+    assert slow.query("SELECT 7 FROM pg_sleep(1.0)") == [(7,)]
     assert asked.wait(0)
 
 
-def test_an_answer_that_comes_while_the_server_is_asked_is_taken(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_served(connection: TimeoutConnection) -> bool:
-        state = f"SELECT state FROM pg_stat_activity WHERE pid = {connection.info.backend_pid}"
-        while slow.run(state) != [("idle",)]:
+def test_an_answer_that_comes_while_the_server_is_asked_is_taken(slow: Slow) -> None:
+    def wait_for_answer() -> bool:
+        statement = "SELECT state FROM pg_stat_activity WHERE query = 'SELECT 7 FROM pg_sleep(0.5)'"
+        while slow.run(statement) != [("idle",)]:
             pass
         return False
 
-    monkeypatch.setattr(TimeoutConnection, "_is_served", is_served)
-    assert slow.journal._database.query("SELECT 7 FROM pg_sleep(0.5)") == [(7,)]
+    slow.timeout.on_question = wait_for_answer
+    assert slow.query("SELECT 7 FROM pg_sleep(0.5)") == [(7,)]
 
 
 def test_a_server_that_waits_for_somebody_else_is_not_waited_for(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the option that gives it more time."""
     monkeypatch.setattr(postgresql_module, "SETTLE_MS", 0)
-    with slow._postgresql.connect() as other, other.transaction():
-        other.execute(f"LOCK TABLE {slow._schema}.pyjms_message IN ACCESS EXCLUSIVE MODE".encode())
+    with slow.postgresql.connect() as other, other.transaction():
+        other.execute(f"LOCK TABLE {slow.schema}.pyjms_message IN ACCESS EXCLUSIVE MODE".encode())
         with pytest.raises(InDoubtError, match=r"not answered for \d+\.\d s; pyjms_answer_timeout in the store's URL"):
             slow.world.add(slow.world.message())
 
@@ -157,7 +169,7 @@ def test_a_server_that_does_not_say_that_it_is_at_work_is_given_up(
     question = f"SELECT true, pg_sleep({LONG_S}) WHERE 0 < %s" if answer == "none" else "SELECT 1 / 0 WHERE 0 < %s"
     monkeypatch.setattr(patience_module, "_AT_WORK", question)
     with pytest.raises(StoreError, match=r"not answered for \d"):
-        slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
+        slow.query(f"SELECT pg_sleep({LONG_S})")
 
 
 def test_a_stop_ends_the_wait_for_a_statement_that_takes_long(
@@ -182,17 +194,16 @@ def test_a_stop_ends_the_wait_for_a_statement_that_takes_long(
     assert "the store is being closed" in str(errors[0])
 
 
-def test_a_stuck_write_that_a_second_signal_ends_leaves_a_store_that_goes_on(
-    slow: Slow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stuck_write_that_a_second_signal_ends_leaves_a_store_that_goes_on(slow: Slow) -> None:
     slow.slow_down("INSERT", "pyjms_message", 4 * LONG_S)
 
-    def interrupt(*_arguments: object) -> bool:
+    def interrupt() -> bool:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as interrupted, pytest.raises(KeyboardInterrupt):
-        interrupted.setattr(TimeoutConnection, "_is_served", interrupt)
+    slow.timeout.on_question = interrupt
+    with pytest.raises(KeyboardInterrupt):
         slow.world.add(slow.world.message())
+    slow.timeout.on_question = None
     slow.run("DROP TRIGGER slow ON SCHEMA.pyjms_message")
     sent = slow.world.message()
     for _ in range(100):
@@ -206,7 +217,7 @@ def test_a_stuck_write_that_a_second_signal_ends_leaves_a_store_that_goes_on(
 def test_who_cancels_the_start_does_not_wait_for_a_statement_that_takes_long(slow: Slow, asked: Signal) -> None:
     slow.cancelled.set()
     with pytest.raises(StoreError, match=r"not answered for \d"):
-        slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
+        slow.query(f"SELECT pg_sleep({LONG_S})")
     assert not asked.wait(0)
 
 
@@ -219,7 +230,7 @@ def test_a_query_that_was_slow_while_the_store_is_closed_leaves_it_clean(
     slow.timeout.limit_ms = DEFAULT_LIMIT_MS
     slow.journal.hasten()
     with pytest.raises(StoreError, match="the store is being closed"):
-        slow.journal._database.query(f"SELECT pg_sleep({LONG_S})")
+        slow.query(f"SELECT pg_sleep({LONG_S})")
     slow.journal.close(clean=True)
     assert slow.run("SELECT clean FROM SCHEMA.pyjms_meta") == [(True,)]
 

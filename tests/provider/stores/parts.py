@@ -1,0 +1,62 @@
+"""A journal on a database that a test can reach, to ask it or to have it fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import make_url
+
+from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.settings import Synchronous
+from pyjms_provider.stores.sql import SqlJournal
+from pyjms_provider.stores.sql.database import Database, Paging
+from pyjms_provider.stores.sql.journal import LeasedJournal
+from pyjms_provider.stores.sql.schema import OpenRequest
+
+__all__ = ["SqlStore"]
+
+
+class SqlStore:
+    """Opens journals as `open_journal` does, and gives the parts of the last one."""
+
+    journal: SqlJournal
+    database: Database
+    paging: Paging
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        *,
+        on_lost: Callable[[ProviderError], None] = lambda _: None,
+        cancelled: Signal | None = None,
+        is_shared: bool = False,
+    ) -> None:
+        self._url = make_url(url)
+        self._clock = clock or SystemClock()
+        self._on_lost = on_lost
+        self._cancelled = cancelled
+        self._is_shared = is_shared
+
+    def open(self, holder: str) -> SqlJournal:
+        """Return a journal for the broker of that name."""
+        if self._url.drivername == "sqlite":
+            from pyjms_provider.stores.sql.sqlite import open_sqlite as open_database
+        else:
+            from pyjms_provider.stores.sql.postgresql import open_postgresql as open_database  # type: ignore[assignment]
+        self.database, self.paging, meta = open_database(
+            OpenRequest(
+                url=self._url,
+                holder=holder,
+                clock=self._clock,
+                synchronous=Synchronous.FULL,
+                waits=False,
+                cancelled=self._cancelled,
+                is_shared=self._is_shared,
+                keep_free_bytes=0,
+            )
+        )
+        kind = SqlJournal if self.database.lease is None else LeasedJournal
+        self.journal = kind(self.database, self.paging, self._clock, meta, on_lost=self._on_lost)
+        return self.journal
