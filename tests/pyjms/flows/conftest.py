@@ -17,10 +17,15 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def factory() -> Iterator[ConnectionFactory]:
+def broker_url() -> Iterator[str]:
     name = f"flows-{next(_numbers)}"
-    yield ConnectionFactory(f"vm://{name}")
+    yield f"vm://{name}"
     stop_broker(name)
+
+
+@pytest.fixture
+def factory(broker_url: str) -> ConnectionFactory:
+    return ConnectionFactory(broker_url)
 
 
 @pytest.fixture

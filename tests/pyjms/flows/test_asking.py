@@ -16,10 +16,11 @@ from pyjms import (
     TransactionRolledBackException,
 )
 from pyjms.flows import FlowClient, FlowEngine, FlowStore, Status
-from pyjms.flows.engine import RequestDispatcher
-from pyjms.flows.instance import Ask
+from pyjms.spi.envelope import Envelope
+from pyjms.spi.errors import ProviderError
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.model.broker import manage, managed_host
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.pyjms.flows.supply import supply_flow
@@ -146,14 +147,14 @@ def test_a_request_that_is_refused_by_itself_keeps_no_other_from_its_queue(
     factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(store)
-    send = RequestDispatcher._send
+    send = VmSession.send
 
-    def refuse_one(it: RequestDispatcher, ask: Ask) -> None:
-        if ask.instance == "wide-0":
-            raise JMSException("it is too large")
-        send(it, ask)
+    def refuse_one(session: VmSession, envelope: Envelope) -> None:
+        if envelope.correlation_id == "wide-0:a":
+            raise ProviderError("it is too large")
+        send(session, envelope)
 
-    monkeypatch.setattr(RequestDispatcher, "_send", refuse_one)
+    monkeypatch.setattr(VmSession, "send", refuse_one)
     start(factory)
     engine = FlowEngine(factory, store, on_trouble=lambda _: None)
     for _ in range(2):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,6 @@ from pyjms.flows.book import FlowBook
 from pyjms.flows.codec import reply_message
 from pyjms.flows.definition import FlowException
 from pyjms.flows.instance import Answer, Suspend
-from pyjms.flows.sql_store import SqlFlowStore
 from pyjms.flows.store import check_store_url, open_store
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
@@ -40,8 +42,8 @@ pytestmark = pytest.mark.realises("MOM-44", "MOM-54")
 
 
 @pytest.fixture
-def request_(factory: ConnectionFactory) -> WorkflowBookRequest:
-    url = ProviderUrl.parse(factory._text)
+def request_(broker_url: str) -> WorkflowBookRequest:
+    url = ProviderUrl.parse(broker_url)
     clock = SystemClock()
 
     def here(events: ConnectionEvents) -> ProviderConnection:
@@ -251,9 +253,9 @@ def test_a_reason_travels_with_the_event_too(store: FlowStore, factory: Connecti
     assert ("tried again by a person", "the scales are back") in [(each.what, each.reason) for each in found.story]
 
 
-def test_what_fails_is_told_without_the_statement_and_what_is_in_it(store: SqlFlowStore, book: FlowBook) -> None:
-    with store._engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE pyjms_flow_instances")
+def test_what_fails_is_told_without_the_statement_and_what_is_in_it(tmp_path: Path, book: FlowBook) -> None:
+    with closing(sqlite3.connect(tmp_path / "flows.db")) as database:
+        database.execute("DROP TABLE pyjms_flow_instances")
     with pytest.raises(WorkflowStoreError, match="no such table: pyjms_flow_instances") as told:
         book.instance("secret-order")
     assert "SELECT" not in str(told.value)

@@ -38,9 +38,9 @@ class Companies:
         """Serve what is there, at each company in turn."""
         queues = [(step.queue, step.name) for step in supply_flow().steps]
         queues += [(step.compensation, f"undo {step.name}") for step in supply_flow().steps if step.compensation]
-        return sum(self._server(queue, what).serve(timeout_ms=1) for queue, what in queues)
+        return sum(self.server(queue, what).serve(timeout_ms=1) for queue, what in queues)
 
-    def _server(self, queue: str, what: str) -> StepServer:
+    def server(self, queue: str, what: str) -> StepServer:
         def work(data: Mapping[str, Any], unit: Unit) -> Mapping[str, Any]:
             unit.connection.execute(text("INSERT INTO works VALUES (:what)"), {"what": f"{data['order']} {what}"})
             if what in self.refusing:
@@ -151,7 +151,7 @@ def test_a_step_that_is_asked_for_after_its_compensation_is_not_done(
         FlowEngine(factory, store, clock=clock).run(until_idle=True)
         clock.advance(13_000)
     assert found(store, instance).status is Status.COMPENSATING
-    undo = companies._server("stock.free", "undo reserve")
+    undo = companies.server("stock.free", "undo reserve")
     assert undo.serve(timeout_ms=1) >= 1
     settle(companies, store, clock)
     assert found(store, instance).status is Status.COMPENSATED

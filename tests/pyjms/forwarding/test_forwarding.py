@@ -15,6 +15,7 @@ from pyjms.types import Long
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.policy import QueueType
 from pyjms_provider.queue_manager import QueueManager
+from tests.pyjms.forwarding.conftest import SiteOf
 from tests.pyjms.forwarding.sites import Client, queue_at, route, running, statistics_when, until
 
 SOURCE = queue_at("vm://here", "orders")
@@ -92,13 +93,15 @@ def test_a_temporary_reply_destination_means_nothing_elsewhere_and_becomes_a_pro
     assert got.get_string_property("pyjms_origin_reply_to").startswith("temp-queue://")
 
 
-def test_what_is_moved_twice_after_a_lost_commit_is_there_once(here: Client, there: Client, monkeypatch: Any) -> None:
+def test_what_is_moved_twice_after_a_lost_commit_is_there_once(
+    here: Client, there: Client, site_of: SiteOf, monkeypatch: Any
+) -> None:
     for number in range(5):
         here.put("orders", str(number))
     true_commit, lost = VmSession.commit, ["there", "here", "here"]
 
     def commit(session: VmSession) -> None:
-        broker = session._connection.broker.name
+        broker = site_of(session)
         if lost and broker == lost[0]:
             lost.pop(0)
             if broker == "there":
@@ -115,13 +118,13 @@ def test_what_is_moved_twice_after_a_lost_commit_is_there_once(here: Client, the
 
 
 def test_the_target_itself_drops_what_another_forwarder_has_brought(
-    here: Client, there: Client, monkeypatch: Any
+    here: Client, there: Client, site_of: SiteOf, monkeypatch: Any
 ) -> None:
     """The process that knew what had arrived is dead: the one that comes after it knows nothing."""
     true_commit = VmSession.commit
 
     def commit(session: VmSession) -> None:
-        if session._connection.broker.name == "here":
+        if site_of(session) == "here":
             raise ConnectionLostError("gone")
         true_commit(session)
 

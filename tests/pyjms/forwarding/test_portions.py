@@ -12,6 +12,7 @@ from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.routes import RouteState
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.queue_manager import QueueManager
+from tests.pyjms.forwarding.conftest import SiteOf
 from tests.pyjms.forwarding.sites import Client, queue_at, route, running, statistics_when, until
 
 SOURCE = queue_at("vm://here", "orders")
@@ -171,10 +172,10 @@ def test_a_target_that_finds_no_duplicates_gets_copies_however_its_session_ends(
 
 
 def test_copies_that_the_source_hands_out_again_are_not_sent_again(
-    here: Client, there: Client, monkeypatch: Any
+    here: Client, there: Client, site_of: SiteOf, monkeypatch: Any
 ) -> None:
     def commit(session: VmSession) -> None:
-        if session._connection.broker.name == "here" and failures:
+        if site_of(session) == "here" and failures:
             raise failures.pop()
         true_commit(session)
 
@@ -189,9 +190,11 @@ def test_copies_that_the_source_hands_out_again_are_not_sent_again(
     assert there.texts("inbox") == ["one", "one"]
 
 
-def test_a_commit_that_fails_however_often_makes_no_dead_letters(here: Client, there: Client, monkeypatch: Any) -> None:
+def test_a_commit_that_fails_however_often_makes_no_dead_letters(
+    here: Client, there: Client, site_of: SiteOf, monkeypatch: Any
+) -> None:
     def commit(session: VmSession) -> None:
-        if session._connection.broker.name == "here" and failures:
+        if site_of(session) == "here" and failures:
             session.rollback()
             raise failures.pop()
         true_commit(session)

@@ -35,6 +35,7 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock
 from pyjms_provider.broker import running_broker
+from pyjms_provider.clients.vm import VmConsumer
 from pyjms_provider.core.queue.pager import StoredDelivery
 from tests.provider.helpers import make_envelope
 from tests.pyjms.runtime.server_pool import Pool
@@ -123,19 +124,20 @@ def test_transactions_have_names_and_ends(recording: Recording) -> None:
     assert not check(found).findings
 
 
-def unreadable_deliveries(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have what the provider's consumer beneath the recorder takes be messages that cannot be read."""
+def unreadable_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what the provider's consumers beneath the recorder take be messages that cannot be read."""
 
     def unreadable() -> Envelope:
         raise ResourceError("the message was set aside")
 
-    inner = consumer.provider._inner
-    poll = inner.poll
-    monkeypatch.setattr(
-        inner,
-        "poll",
-        lambda: StoredDelivery(unreadable, lambda: None, (given := poll()).count, given.redelivered, given.tag),
-    )
+    poll = VmConsumer.poll
+
+    def poll_unreadable(consumer: VmConsumer) -> StoredDelivery | None:
+        if (given := poll(consumer)) is None:
+            return None
+        return StoredDelivery(unreadable, lambda: None, given.count, given.redelivered, given.tag)
+
+    monkeypatch.setattr(VmConsumer, "poll", poll_unreadable)
 
 
 def test_a_message_that_cannot_be_had_is_no_delivery(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +147,7 @@ def test_a_message_that_cannot_be_had_is_no_delivery(recording: Recording, monke
         queue = session.create_queue("orders")
         session.create_producer(queue).send(session.create_text_message("one"))
         consumer = session.create_consumer(queue)
-        unreadable_deliveries(consumer, monkeypatch)
+        unreadable_deliveries(monkeypatch)
         with pytest.raises(ResourceAllocationException):
             consumer.receive_no_wait()
     assert of(events(recording), "deliver") == []
@@ -164,7 +166,7 @@ def test_after_a_message_that_cannot_be_had_the_next_one_comes(
         producer.send(session.create_text_message("two"))
         consumer = session.create_consumer(queue)
         with monkeypatch.context() as patch:
-            unreadable_deliveries(consumer, patch)
+            unreadable_deliveries(patch)
             with pytest.raises(ResourceAllocationException, match="set aside"):
                 consumer.receive_no_wait()
         message = consumer.receive_no_wait()

@@ -24,6 +24,7 @@ from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ConnectionLostError, ProviderError
 from pyjms.testing import Fault, Faults
+from pyjms_provider.clients.vm import VmConnection
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     PATIENCE_S,
@@ -167,11 +168,11 @@ class TestClientId:
     def test_a_loss_is_heard_while_it_is_set(self, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
         connection = connect(started=False)
 
-        def lose(client_id: str) -> None:
+        def lose(provider: VmConnection, client_id: str) -> None:
             Call(lambda: connection.on_exception(ConnectionLostError(f"lost as {client_id}"))).result()
             raise ConnectionLostError("lost")
 
-        monkeypatch.setattr(connection._provider, "set_client_id", lose)
+        monkeypatch.setattr(VmConnection, "set_client_id", lose)
         with pytest.raises(JMSException):
             connection.client_id = "shop"
         assert connection.client_id is None
