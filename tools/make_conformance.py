@@ -149,23 +149,22 @@ def store_in(server: PostgresqlServer) -> str:
 
 HEAD = """# Conformance reports
 
-What the [conformance suite](../how-to/conformance.md) says of the providers of this repository, requirement by requirement. The
-reports are made by `make conformance`; the test suite fails when one of them gets worse. That the tests of the
-suite can fail is shown by the [kill matrix](kill-matrix.md): which of its tests notice which fault.
+These are the results of the [conformance suite](../how-to/conformance.md) for the providers of this repository, requirement by requirement. `make
+conformance` makes the reports; the test suite fails when one of them gets worse. The [kill matrix](kill-matrix.md) shows which tests of the suite
+detect which fault.
 
-The broker is restarted in these runs: {download}`memory_profile.py` and {download}`stored_profile.py` say how. A store serves one
-broker, so that the suite runs in one process there, and in two in memory. Measured on two virtual cores, the whole suite takes
-25 s in memory, 22 s on SQLite, 26 s on PostgreSQL and 23 s for the example; twice as long beside as much other work.
+The broker is restarted in these runs: {download}`memory_profile.py` and {download}`stored_profile.py` do so. A store serves one broker, so the suite
+runs in one process with a store, and in two in memory. Measured on two virtual cores, the whole suite takes 25 s in memory, 22 s on SQLite, 26 s on
+PostgreSQL and 23 s for the example; twice as long beside as much other work.
 
-What is kept in memory ends with its broker, and JMS 1.1 asks PERSISTENT messages to survive that: the broker without a store
-conforms in part.
+JMS 1.1 requires PERSISTENT messages to survive a restart of the broker, so the broker without a store conforms in part.
 
-Our own broker as a server runs in a process of its own, with one user, and is restarted by its profile: {download}`stomp_profile.py`,
+The pyjms broker as a server runs in a process of its own, with one user, and is restarted by its profile: {download}`stomp_profile.py`,
 {download}`stored_stomp_profile.py`.
 
 ActiveMQ and RabbitMQ are real ones, as Debian packages them, each started for its run, which takes 36 s and 42 s in four processes:
-{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. What they do not support, their reports name one by one; [STOMP and
-the brokers](../how-to/stomp.md) says which broker keeps which promise.
+{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. Their reports list the unsupported features; [STOMP and the
+brokers](../how-to/stomp.md) compares the brokers.
 
 """
 

@@ -65,7 +65,7 @@ def review_one_at_a_time(queue: Queue, consumer: Consumer) -> Sequence[Consumer]
 KEEPS_WAKE_UPS: Replace = {
     (ConsumerManager, "choose"): one_at_a_time,
     (Queue, "_review"): review_one_at_a_time,
-    (Queue, "_successors"): lambda queue: (),
+    (Queue, "_next_consumers"): lambda queue: (),
 }
 
 MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {

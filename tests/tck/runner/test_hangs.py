@@ -10,7 +10,7 @@ Thread 0x00007f0001 (most recent call first):
   File "{PACKAGE}/background.py", line 40 in _run
 
 Thread 0x00007f0003 (most recent call first):
-  File "{PACKAGE}/runner/orders.py", line 30 in _listen
+  File "{PACKAGE}/runner/messages.py", line 30 in _listen
   File "/usr/lib/python3.11/threading.py", line 975 in run
 
 Thread 0x00007f0002 (most recent call first):
