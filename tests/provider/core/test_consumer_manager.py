@@ -19,6 +19,7 @@ from pyjms_provider.core.queue.consumer import (
     ConsumerList,
     ConsumerManager,
     ForbiddenMoveError,
+    PriorityGroup,
     next_list,
 )
 from pyjms_provider.core.store import NotInMemoryError
@@ -49,6 +50,11 @@ def places(*readers: Reader) -> list[str]:
 
 def manager_of(world: QueueWorld) -> ConsumerManager:
     return world.queue.consumers
+
+
+def groups_of(manager: ConsumerManager) -> list[PriorityGroup]:
+    """Return the groups that have consumers, in the order in which they are asked."""
+    return list(dict.fromkeys(consumer.group for consumer in manager if consumer.group is not None))
 
 
 @pytest.fixture
@@ -248,11 +254,14 @@ def test_the_consumer_of_highest_priority_is_woken_first(world: QueueWorld) -> N
 def test_there_is_a_group_for_each_priority_in_use(world: QueueWorld) -> None:
     readers = [world.reader(str(number), priority=number % 3) for number in range(6)]
     manager = manager_of(world)
-    assert [group.priority for group in manager._groups] == [2, 1, 0]
+    before = groups_of(manager)
+    assert [group.priority for group in before] == [2, 1, 0]
     for reader in readers:
         reader.consumer.close()
-    assert not manager._groups
     assert not manager.has_priorities
+    for priority in range(3):
+        world.reader(priority=priority)
+    assert not set(before) & set(groups_of(manager)), "each has ended with its last consumer"
 
 
 @pytest.mark.realises("QCM-40")
@@ -448,7 +457,7 @@ class Steps(OrderedDict[Consumer, None]):
 def test_many_with_the_same_selector_are_passed_over_together(world: QueueWorld, wanted: bool) -> None:
     crowd = [world.reader(selector="n = 1", interested=True) for _ in range(300)]
     last = world.reader(selector="n = 2", interested=True)
-    (group,) = manager_of(world)._groups
+    (group,) = groups_of(manager_of(world))
     steps = group.lists[ConsumerList.INTERESTED] = Steps(group.lists[ConsumerList.INTERESTED])
     steps.number = 0
     for _ in range(10):
@@ -496,7 +505,7 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
             ]
         if readers:
             manager.higher_priority(random.choice(readers).consumer)
-        for group in manager._groups:
+        for group in groups_of(manager):
             if group.wanting is not None:
                 noted_selectors += 1
                 wanting = [*group.lists[ConsumerList.INTERESTED], *group.lists[ConsumerList.NOTIFIED]]
@@ -517,7 +526,7 @@ def test_who_is_woken_in_place_of_another_one_is_found_among_many(world: QueueWo
     readers = [world.reader(selector=selector, interested=True) for _ in range(300)]
     world.send(properties={"n": 1})
     world.send(properties={"n": 1})
-    (group,) = manager_of(world)._groups
+    (group,) = groups_of(manager_of(world))
     assert world.queue.deliver_single_message(readers[0].consumer, or_wait=True) is not None
     steps = group.lists[ConsumerList.INTERESTED] = Steps(group.lists[ConsumerList.INTERESTED])
     steps.number = 0
@@ -532,7 +541,7 @@ def test_who_comes_after_many_of_higher_priority_does_not_look_through_them(worl
     crowd = [world.reader(selector="n = 1", priority=5, interested=True) for _ in range(300)]
     low = world.reader()
     assert low.pull() is None
-    group, _ = manager_of(world)._groups
+    group, _ = groups_of(manager_of(world))
     steps = group.lists[ConsumerList.INTERESTED] = Steps(group.lists[ConsumerList.INTERESTED])
     steps.number = 0
     for _ in range(10):
@@ -553,7 +562,7 @@ def first_wanting(manager: ConsumerManager, n: int) -> Consumer | None:
         text = "n >= 0" if consumer.selector is None else consumer.selector.text
         return {"n >= 0": True, "n < 2": n < 2, "n = 2": n == 2, "n = 3": n == 3, "n > 1": n > 1}[text]
 
-    for group in manager._groups:
+    for group in groups_of(manager):
         for consumer in group.lists[ConsumerList.INTERESTED]:
             if wants(consumer):
                 return consumer
@@ -568,7 +577,7 @@ def test_where_the_first_in_turn_wants_a_message_nobody_else_is_asked(world: Que
         for number in range(100)
         for _ in range(5)
     ]
-    (group,) = manager_of(world)._groups
+    (group,) = groups_of(manager_of(world))
     first = next(iter(group.lists[ConsumerList.INTERESTED]))
     group.crowd = consumer_manager._WaitingConsumers(group.lists[ConsumerList.INTERESTED])
     asked: list[QueueEntry] = []

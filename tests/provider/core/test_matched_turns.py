@@ -81,7 +81,9 @@ def test_each_consumer_gets_the_first_that_is_its_own(
     monkeypatch.setattr(passed_over, "SPARE", 0)
     order = PriorityQueueEntryList()
     if has_index:
-        order._indexes._seen[EVEN.names] = 100
+        for number in range(10):  # so many of one kind have an index
+            order.open_cursor(f"{number}", lambda _: True, EVEN)
+            order.close_cursor(f"{number}")
     cursor = order.open_cursor("even", lambda entry: entry.reference.id % 2 == 0, EVEN)
     assert (cursor.index is not None) == has_index
     owners: dict[QueueEntry, str | None] = {}

@@ -13,7 +13,7 @@ from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.core.channel import ChannelClosedError
-from pyjms_provider.core.host.admission import DELIVER_AT, SendTimeout
+from pyjms_provider.core.host.admission import DELIVER_AT, AdmissionController, SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
@@ -53,7 +53,7 @@ class Sender:
 def blocking(timeout_ms: int = 0) -> tuple[PolicyWorld, VirtualClock]:
     world = PolicyWorld()
     world.host.clock = clock = VirtualClock()
-    world.host.admission._clock = clock
+    world.host.admission = AdmissionController(clock, world.host.trace)
     world.manager.alter("orders", max_messages=1, overflow="block", block_timeout_ms=timeout_ms)
     return world, clock
 
@@ -395,9 +395,8 @@ def test_who_waits_for_room_does_so_in_the_limits_that_took_the_place_of_lifted_
         world.manager.alter("orders", max_messages=0, overflow="reject")
         world.manager.alter("orders", max_messages=1, overflow="block")
 
-    world.host.admission._clock = clock = ScriptedClock(
-        lift_and_limit_again, lift_and_limit_again, lambda: reader.settle(pulled(reader))
-    )
+    clock = ScriptedClock(lift_and_limit_again, lift_and_limit_again, lambda: reader.settle(pulled(reader)))
+    world.host.admission = AdmissionController(clock, world.host.trace)
     world.send("b", patience=SendTimeout())
     assert world.texts() == ["b"]
     assert clock.steps == []

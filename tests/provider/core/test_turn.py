@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Event, Thread
+from weakref import ref
 
 from pyjms_provider.core.host.virtual_host import KeyedLock
 
@@ -36,5 +37,6 @@ def test_each_name_has_a_turn_while_somebody_has_it() -> None:
     with turns.of("a"), turns.of("b"):
         assert turns.of("a") is turns.of("a")
         assert not turns.of("a").acquire(blocking=False)
-        assert len(turns._locks) == 2
-    assert len(turns._locks) == 0
+        used = [ref(turns.of(name)) for name in "ab"]
+        assert all(each() is not None for each in used)
+    assert [each() for each in used] == [None, None], "nothing is kept of a name that nobody uses"

@@ -17,7 +17,7 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.queue import consumer as consumer_manager
 from pyjms_provider.core.queue import cursor as cursor_module
 from pyjms_provider.core.queue import cursor as value_index
-from pyjms_provider.core.queue.cursor import UNFINISHED, Asked, Cursor
+from pyjms_provider.core.queue.cursor import UNFINISHED, Asked, Cursor, ValueIndex
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, priority_levels
 from pyjms_provider.core.store import NotInMemoryError
 from tests.provider.helpers import QueueWorld, text_of
@@ -32,6 +32,7 @@ class Values:
 
     def __init__(self, levels: tuple[int, ...] | None = None) -> None:
         self.order = PriorityQueueEntryList() if levels is None else PriorityQueueEntryList(levels)
+        self.levels = tuple(range(10)) if levels is None else levels
         self.names: dict[QueueEntry, str] = {}
         self.away: set[QueueEntry] = set()
         self.read = self.evaluated = 0
@@ -94,6 +95,7 @@ class OrderMachine(RuleBasedStateMachine):
         self.out: list[QueueEntry] = []
         self.model: list[QueueEntry] = []
         self.cursors: dict[str, Cursor] = {}
+        self.indexes: set[ValueIndex] = set()
 
     @initialize(levels=st.sampled_from([None, priority_levels(2)]))
     def begin(self, levels: tuple[int, ...] | None) -> None:
@@ -110,9 +112,9 @@ class OrderMachine(RuleBasedStateMachine):
         for _ in range(many):
             entry = self.values.add(name, priority)
             self.model.append(entry)
-            for index in self.values.order._indexes.values() if is_told else ():
+            for index in self.indexes if is_told else ():
                 assert index.key_of(entry) == KEYS[name]
-        self.model.sort(key=lambda each: (-self.values.order._levels[each.reference.priority], each.sequence))
+        self.model.sort(key=lambda each: (-self.values.levels[each.reference.priority], each.sequence))
 
     @rule(text=st.sampled_from(TEXTS))
     def open_or_close(self, text: str) -> None:
@@ -120,7 +122,9 @@ class OrderMachine(RuleBasedStateMachine):
             del self.cursors[text]
             self.values.order.close_cursor(text)
         else:
-            self.cursors[text] = self.values.open(text)
+            cursor = self.cursors[text] = self.values.open(text)
+            assert cursor.index is not None
+            self.indexes.add(cursor.index)
 
     @precondition(lambda self: self.cursors)
     @rule(
@@ -159,7 +163,7 @@ class OrderMachine(RuleBasedStateMachine):
         back = [self.out.pop(which % len(self.out)) for _ in range(min(many, len(self.out)))]
         self.values.order.restore(back)
         self.model += back
-        self.model.sort(key=lambda each: (-self.values.order._levels[each.reference.priority], each.sequence))
+        self.model.sort(key=lambda each: (-self.values.levels[each.reference.priority], each.sequence))
 
     @rule()
     def leave_memory(self) -> None:
@@ -179,7 +183,7 @@ class OrderMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for text in list(self.cursors):
             self.values.order.close_cursor(text)
-        assert not any(index.is_used or index.ready for index in self.values.order._indexes.values())
+        assert not any(index.is_used or index.ready for index in self.indexes)
         self._patch.undo()
 
 
@@ -263,7 +267,9 @@ def test_there_are_few_indexes_and_those_that_nobody_uses_make_room() -> None:
     assert [cursor.index is not None for cursor in cursors] == [True] * 4 + [False] * 6
     order.close_cursor("name 2")
     assert open_many("another").index is not None
-    assert set(order._indexes) == {("name 0",), ("name 1",), ("name 3",), ("another",)}
+    assert open_many("name 2").index is None
+    for name in ("name 0", "name 1", "name 3", "another"):
+        assert open_many(name).index is not None
 
 
 def test_kinds_of_selectors_are_counted_up_to_a_limit() -> None:

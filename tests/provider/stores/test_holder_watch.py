@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import Queue
 from threading import Event, Thread, current_thread
+from threading import enumerate as all_threads
 from urllib.parse import quote
 
 import pytest
@@ -102,7 +103,7 @@ def cut(postgresql: PostgresqlServer, backend: int) -> None:
 def test_an_idle_holder_that_lost_its_lock_takes_it_again(
     postgresql: PostgresqlServer, url: str, idle: Idle, clock: Looked
 ) -> None:
-    cut(postgresql, idle.backend)
+    postgresql.cut_holder(url)
     clock.look()
     assert is_holder(idle)
     assert idle.told.empty()
@@ -113,7 +114,7 @@ def test_an_idle_holder_that_lost_its_lock_takes_it_again(
 def test_an_idle_holder_hears_that_another_broker_has_taken_over(
     postgresql: PostgresqlServer, url: str, idle: Idle, clock: Looked
 ) -> None:
-    cut(postgresql, idle.backend)
+    postgresql.cut_holder(url)
     second = open_journal(StoreSettings(url=url), "second", SystemClock())
     clock.look()
     assert not is_holder(idle)
@@ -176,7 +177,7 @@ def test_who_looks_late_asks_the_server(
     """Of a machine that was suspended, the system had nobody to tell that the connection has ended."""
     clock.look()
     monkeypatch.setattr(postgresql_store, "is_alive", lambda _: True)
-    cut(postgresql, idle.backend)
+    postgresql.cut_holder(url)
     second = open_journal(StoreSettings(url=url), "second", SystemClock())
     clock.look()
     assert is_holder(idle), "it has not stood still"
@@ -252,8 +253,7 @@ def test_who_stood_still_delivers_nothing_of_a_store_that_another_one_has(
     connection.exception_listener = told.put
     consumer = consumer_of_sent(connection)
     clock.may_look.clear()
-    backend = journal_of_the_broker()._database._lock_connection.connection.info.backend_pid  # type: ignore[attr-defined]
-    cut(postgresql, backend)
+    postgresql.cut_holder(url)
     second = open_journal(StoreSettings(url=url), "second", SystemClock())
     clock.advance(LEASE_MS)
     with pytest.raises(JMSException, match="another broker has held the store"):
@@ -312,4 +312,4 @@ def test_a_watch_can_be_ended_by_what_it_calls() -> None:
     clock.advance(BETWEEN_LOOKS_MS)
     assert has_looked.wait(LONG_S)
     watch.stop()
-    assert not watch._thread.is_alive()
+    assert "pyjms holder store" not in {thread.name for thread in all_threads()}
