@@ -143,11 +143,11 @@ def test_closing_from_another_thread_loses_nothing(world: World) -> None:
             pass
         connection.close()
         thread.join()
-    last = world.connect().open_session(transacted=False)
+    connection = world.connect()
+    last = connection.open_session(transacted=False)
     settled += drain(last, consume(last))
     assert sorted(settled, key=int) == [str(number) for number in range(total)]
-    host = last._host
-    assert host.queue("orders").count(MessageState.DELIVERED) == 0
+    assert connection.broker.virtual_host.queue("orders").count(MessageState.DELIVERED) == 0
 
 
 def _poll_until_closed(session: VmSession, consumer: VmConsumer, settled: list[str]) -> None:
@@ -211,7 +211,7 @@ def test_an_end_that_fails_lets_others_go_on(world: World, monkeypatch: pytest.M
 
 def test_a_temporary_destination_that_is_made_while_its_connection_closes_goes_with_it(world: World) -> None:
     connection = world.connect()
-    temporaries = connection._host.temporaries
+    temporaries = connection.broker.virtual_host.temporaries
     create = temporaries.create
     closing = Thread(target=connection.close)
 

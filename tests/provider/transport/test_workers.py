@@ -28,11 +28,11 @@ class Pool:
     def submit(self, *calls: Callable[[], object], brief: bool = False, patient: bool = False) -> None:
         async def there() -> None:
             for call in calls:
-                self.service.workers.submit(call, self._tell, brief=brief, patient=patient)
+                self.service.workers.submit(call, self.tell, brief=brief, patient=patient)
 
         self.service.run(there()).result(PATIENCE_S)
 
-    def _tell(self, result: object, error: BaseException | None) -> None:
+    def tell(self, result: object, error: BaseException | None) -> None:
         self.told_on.put(threading.current_thread().name)
         self.told.put((result, error))
 
@@ -206,8 +206,8 @@ def test_brief_jobs_at_the_same_time_are_done_together_if_they_can_be(pool: Pool
 
     async def there() -> None:
         for number in range(3):
-            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, batch=batch(number))
-        pool.service.workers.submit(name_of_thread, pool._tell, brief=True)
+            pool.service.workers.submit(name_of_thread, pool.tell, brief=True, batch=batch(number))
+        pool.service.workers.submit(name_of_thread, pool.tell, brief=True)
 
     pool.service.run(there()).result(PATIENCE_S)
     assert sorted([pool.next() for _ in range(4)], key=str) == [(LOOP, None), (None, None), (None, None), (None, None)]
@@ -229,7 +229,7 @@ def test_a_fault_of_what_is_done_together_is_told_to_all(pool: Pool) -> None:
 
     async def there() -> None:
         for number in range(2):
-            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, batch=BatchJob(together, number, tell))
+            pool.service.workers.submit(name_of_thread, pool.tell, brief=True, batch=BatchJob(together, number, tell))
 
     pool.service.run(there()).result(PATIENCE_S)
     told = [pool.next() for _ in range(2)]
