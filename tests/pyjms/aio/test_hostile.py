@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pyjms import IllegalStateException, JMSException
 from pyjms.aio import Connection, ConnectionFactory, Session
 from pyjms.api.message import Message
+from pyjms.runtime.session import JmsSession
 from pyjms.telemetry import instrument, uninstrument
 from tests.pyjms.aio.helpers import SOON_MS, awaited, sent, text_of, texts, turn
 
@@ -54,14 +55,14 @@ async def test_what_nobody_got_is_not_settled_by_the_next_call(
             await (session.commit() if transacted else session.acknowledge(first))
             await consumer.close()
 
-        is_in, may_go, take = Event(), Event(), session._sync.take
+        is_in, may_go, take = Event(), Event(), JmsSession.take
 
         def slow_take(*arguments: Any, **named: Any) -> Any:
             is_in.set()
             assert may_go.wait(SOON_MS / 1000)
             return take(*arguments, **named)
 
-        monkeypatch.setattr(session._sync, "take", slow_take)
+        monkeypatch.setattr(JmsSession, "take", slow_take)
         giving_up = asyncio.create_task(give_up())
         await asyncio.to_thread(is_in.wait)
         giving_up.cancel()
