@@ -12,7 +12,7 @@ from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.sql import SqlJournal
 from pyjms_provider.stores.sql.database import Database, Paging
 from pyjms_provider.stores.sql.journal import LeasedJournal
-from pyjms_provider.stores.sql.schema import OpenRequest
+from pyjms_provider.stores.sql.schema import Meta, OpenRequest
 
 __all__ = ["SqlStore"]
 
@@ -23,6 +23,7 @@ class SqlStore:
     journal: SqlJournal
     database: Database
     paging: Paging
+    meta: Meta
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class SqlStore:
         cancelled: Signal | None = None,
         is_shared: bool = False,
     ) -> None:
-        self._url = make_url(url)
+        self._url = make_url(url).difference_update_query(["pyjms_shared"])
         self._clock = clock or SystemClock()
         self._on_lost = on_lost
         self._cancelled = cancelled
@@ -45,7 +46,7 @@ class SqlStore:
             from pyjms_provider.stores.sql.sqlite import open_sqlite as open_database
         else:
             from pyjms_provider.stores.sql.postgresql import open_postgresql as open_database  # type: ignore[assignment]
-        self.database, self.paging, meta = open_database(
+        self.database, self.paging, self.meta = open_database(
             OpenRequest(
                 url=self._url,
                 holder=holder,
@@ -58,5 +59,5 @@ class SqlStore:
             )
         )
         kind = SqlJournal if self.database.lease is None else LeasedJournal
-        self.journal = kind(self.database, self.paging, self._clock, meta, on_lost=self._on_lost)
+        self.journal = kind(self.database, self.paging, self._clock, self.meta, on_lost=self._on_lost)
         return self.journal

@@ -24,6 +24,7 @@ from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.parts import SqlStore
 from tests.provider.stores.unwatched import UnwatchedClock
 
 LONG_S = 30
@@ -141,13 +142,14 @@ def test_a_stop_waits_for_a_commit_that_an_application_shares(
 
 
 def test_a_take_over_waits_for_the_commit_and_not_for_ever(store: str, engine: Engine) -> None:
-    journal = open_second(store)
+    second = SqlStore(store, is_shared=True)
+    journal = second.open("second")
     try:
-        database = journal._database
+        database = second.database
         assert isinstance(database, PostgresqlDatabase)
         with engine.connect() as joining, engine.connect() as taking:
             own = database.opening_of(joining)
-            assert own == journal._meta.opening
+            assert own == second.meta.opening
             _lock(taking)  # who has only looked is no hindrance
             assert database.lock_opening(joining) == own
             assert joining.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "4s"

@@ -14,7 +14,6 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.journal.journal import BranchOutcome, Changes, DuplicateMark, QueueNumber
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.sqlite import SqliteDatabase
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, queue_record, xid
 from tests.needs.declaring import needing
@@ -155,7 +154,6 @@ def test_a_transaction_that_has_only_read_keeps_others_from_writing_before_it_ta
 ) -> None:
     _, sent = end_and_begin_again(world)
     journal = journal_of(world)
-    assert isinstance(journal._database, SqliteDatabase)
     refused: list[bool] = []
     take = journal._deferred.take
 

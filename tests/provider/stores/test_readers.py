@@ -12,10 +12,7 @@ import pytest
 from sqlalchemy import URL, Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
-from pyjms.spi.clock import SystemClock
-from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
-from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import database as readers_module
 from pyjms_provider.stores.sql.database import READERS, Database, Reader, Readers
 from pyjms_provider.stores.sql.sqlite import make_engine
@@ -23,6 +20,7 @@ from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.parts import SqlStore
 from tests.pyjms.runtime.helpers import PATIENCE_S, eventually
 
 THREADS = 40
@@ -37,8 +35,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def world(url: str) -> Iterator[World]:
-    home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, SystemClock()))
+def store(url: str) -> SqlStore:
+    return SqlStore(url)
+
+
+@pytest.fixture
+def world(store: SqlStore) -> Iterator[World]:
+    home = JournalHome(store.open)
     yield World(home)
     home.close()
 
@@ -54,11 +57,6 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(THREADS) as pool:
         yield pool
-
-
-def database_of(world: World) -> Database:
-    assert isinstance(world.journal, SqlJournal)
-    return world.journal._database
 
 
 class Reads:
@@ -93,9 +91,11 @@ class Reads:
         return found
 
 
-def test_many_threads_read_at_once_by_few_connections(world: World, threads: ThreadPoolExecutor) -> None:
+def test_many_threads_read_at_once_by_few_connections(
+    store: SqlStore, world: World, threads: ThreadPoolExecutor
+) -> None:
     """The sixteenth was once refused after half a minute, and so were all who came later."""
-    database = database_of(world)
+    database = store.database
     opened: list[object] = []
     event.listen(database.engine, "connect", lambda connection, _: opened.append(connection))
     reads = Reads(database)
@@ -110,8 +110,8 @@ def test_many_threads_read_at_once_by_few_connections(world: World, threads: Thr
         assert connection.exec_driver_sql("SELECT 8").scalar() == 8
 
 
-def test_who_reads_by_sqlalchemy_is_one_of_them(world: World, threads: ThreadPoolExecutor) -> None:
-    database, lock = database_of(world), Lock()
+def test_who_reads_by_sqlalchemy_is_one_of_them(store: SqlStore, world: World, threads: ThreadPoolExecutor) -> None:
+    database, lock = store.database, Lock()
     counts = [0, 0]
 
     def read() -> None:
@@ -128,8 +128,18 @@ def test_who_reads_by_sqlalchemy_is_one_of_them(world: World, threads: ThreadPoo
     assert 1 <= counts[1] <= READERS
 
 
-def test_a_journal_that_closes_turns_away_who_waits(world: World, threads: ThreadPoolExecutor) -> None:
-    reads = Reads(database_of(world))
+def test_a_journal_that_closes_turns_away_who_waits(
+    store: SqlStore, world: World, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Reads(store.database)
+    closed: set[Reader] = set()
+    close = Reader.close
+
+    def note_closed(reader: Reader) -> None:
+        closed.add(reader)
+        close(reader)
+
+    monkeypatch.setattr(Reader, "close", note_closed)
     found = reads.fill(threads, THREADS)
     world.journal.close(clean=True)
     eventually(lambda: sum(each.done() for each in found) == THREADS - READERS, "those who wait to be turned away")
@@ -137,15 +147,20 @@ def test_a_journal_that_closes_turns_away_who_waits(world: World, threads: Threa
     errors = [each.exception(PATIENCE_S) for each in found]
     assert errors.count(None) == READERS
     assert {str(error).endswith("is being closed; nothing was read") for error in errors if error} == {True}
-    assert not database_of(world).readers._idle
+    assert len(closed) == READERS, "no connection is left open"
 
 
-def test_an_error_of_sqlalchemy_is_one_of_the_store(world: World) -> None:
-    def work(_: object) -> None:
+def test_an_error_of_sqlalchemy_is_one_of_the_store(
+    store: SqlStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_reader: Reader, _engine: Engine) -> None:
         raise SQLAlchemyError("no more connections")
 
+    sent = world.add(world.message()).reference
+    store.database.close_readers()
+    monkeypatch.setattr(Reader, "open", refuse)
     with pytest.raises(StoreError, match="no more connections"):
-        database_of(world)._read(work)
+        world.journal.read([sent.id])
 
 
 def test_readers_are_handed_on_in_turn(threads: ThreadPoolExecutor) -> None:

@@ -27,12 +27,17 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
 from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import WholeMessage, World, without_envelope
+from tests.provider.stores.parts import SqlStore
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}")
-    home = JournalHome(lambda holder: open_journal(settings, holder, SystemClock()))
+def store(tmp_path: Path) -> SqlStore:
+    return SqlStore(f"sqlite:///{tmp_path / 'store.db'}")
+
+
+@pytest.fixture
+def world(store: SqlStore) -> Iterator[World]:
+    home = JournalHome(store.open)
     yield World(home)
     home.close()
 
@@ -45,8 +50,8 @@ def journal_of(world: World) -> SqlJournal:
 class Commits:
     """Stands before the database: counts its commits, and refuses those that it is told to."""
 
-    def __init__(self, world: World) -> None:
-        self._database = journal_of(world)._database
+    def __init__(self, store: SqlStore) -> None:
+        self._database = store.database
         self._commit = self._database.commit
         self._add = self._database.add_messages
         self.sizes: list[int] = []
@@ -89,8 +94,8 @@ def run(world: World, requests: list[CommitRequest[Unit]]) -> list[ProviderError
     return [request.error for request in requests]
 
 
-def test_a_group_is_one_commit(world: World) -> None:
-    commits = Commits(world)
+def test_a_group_is_one_commit(store: SqlStore, world: World) -> None:
+    commits = Commits(store)
     requests = requests_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
     assert run(world, requests) == [None, None, None]
     assert commits.sizes == [3]
@@ -109,9 +114,9 @@ def test_any_number_of_messages_is_added_whole_or_not_at_all(world: World, numbe
     assert [found[each.reference.id] for each in sent] == [each.envelope for each in sent]
 
 
-def test_a_member_that_cannot_be_written_harms_no_other(world: World) -> None:
+def test_a_member_that_cannot_be_written_harms_no_other(store: SqlStore, world: World) -> None:
     there = world.add(world.message())
-    commits = Commits(world)
+    commits = Commits(store)
     first, third = world.message(), world.message()
     requests = requests_for(world, Changes(messages=[first]), Changes(messages=[there]), Changes(messages=[third]))
     errors = run(world, requests)
@@ -123,9 +128,9 @@ def test_a_member_that_cannot_be_written_harms_no_other(world: World) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 64, 65])
-def test_messages_that_threads_send_by_themselves_are_one_commit(world: World, number: int) -> None:
+def test_messages_that_threads_send_by_themselves_are_one_commit(store: SqlStore, world: World, number: int) -> None:
     sent = [world.message(text=f"text {index}") for index in range(number)]
-    commits = Commits(world)
+    commits = Commits(store)
     assert run(world, lone(world, *sent)) == [None] * number
     assert commits.sizes[0] == number
     assert [message for message, _ in world.reopen().ids] == [each.reference.id for each in sent]
@@ -133,9 +138,9 @@ def test_messages_that_threads_send_by_themselves_are_one_commit(world: World, n
     assert [found[each.reference.id] for each in sent] == [each.envelope for each in sent]
 
 
-def test_a_message_sent_by_itself_that_cannot_be_written_harms_no_other(world: World) -> None:
+def test_a_message_sent_by_itself_that_cannot_be_written_harms_no_other(store: SqlStore, world: World) -> None:
     there = world.add(world.message())
-    commits = Commits(world)
+    commits = Commits(store)
     errors = run(world, lone(world, world.message(), there, world.message()))
     assert (errors[0], errors[2]) == (None, None)
     assert isinstance(errors[1], StoreError)
@@ -144,9 +149,9 @@ def test_a_message_sent_by_itself_that_cannot_be_written_harms_no_other(world: W
     assert [message for message, _ in world.reopen().ids] == [1, 2, 3]
 
 
-def test_messages_sent_by_themselves_share_a_commit_with_all_else(world: World) -> None:
+def test_messages_sent_by_themselves_share_a_commit_with_all_else(store: SqlStore, world: World) -> None:
     there = world.add(world.message()).reference
-    commits = Commits(world)
+    commits = Commits(store)
     world.journal.note(Changes(removals=[Removal(world.queue, there)]))
     requests = [
         *lone(world, world.message()),
@@ -159,8 +164,8 @@ def test_messages_sent_by_themselves_share_a_commit_with_all_else(world: World) 
 
 
 @pytest.mark.parametrize("error", [UnavailableStoreError("locked"), InDoubtError("gone")])
-def test_what_is_nobodys_own_fault_is_told_to_all_at_once(world: World, error: ProviderError) -> None:
-    commits = Commits(world)
+def test_what_is_nobodys_own_fault_is_told_to_all_at_once(store: SqlStore, world: World, error: ProviderError) -> None:
+    commits = Commits(store)
     commits.errors = [error, error]
     requests = requests_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
     assert run(world, requests) == [error] * 3
@@ -168,9 +173,9 @@ def test_what_is_nobodys_own_fault_is_told_to_all_at_once(world: World, error: P
     assert commits.sizes == [3, 2]
 
 
-def test_what_was_noted_waits_until_it_can_be_written(world: World) -> None:
+def test_what_was_noted_waits_until_it_can_be_written(store: SqlStore, world: World) -> None:
     sent = world.add(world.message()).reference
-    commits = Commits(world)
+    commits = Commits(store)
     commits.errors = [UnavailableStoreError("locked"), InDoubtError("gone")]
     world.journal.note(Changes(removals=[Removal(world.queue, sent)]))
     with pytest.raises(UnavailableStoreError):
@@ -190,25 +195,25 @@ def test_what_was_noted_and_cannot_be_written_harms_nobody(world: World) -> None
 
 
 def test_a_journal_is_not_closed_as_clean_without_what_was_noted(
-    world: World, caplog: pytest.LogCaptureFixture
+    store: SqlStore, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A message that came back as the broker stopped was delivered: the mark says so until its count does."""
     sent = world.add(world.message()).reference
     mark = (world.queue, sent.priority, sent.id)
     world.journal.write(Changes(marks=[mark]), force=True)
     world.journal.note(Changes(counts=[(world.queue, sent, 1)]))
-    commits = Commits(world)
+    commits = Commits(store)
     commits.errors = [StoreError("full"), StoreError("full")]  # with all else, and alone
     recovery = world.reopen(clean=True).recovery
     assert (recovery.was_closed, list(recovery.marks)) == (False, [mark])
     assert "PYJMS-STORE-4" in caplog.text
 
 
-def test_who_comes_for_what_was_noted_hears_that_it_could_not_be_written(world: World) -> None:
+def test_who_comes_for_what_was_noted_hears_that_it_could_not_be_written(store: SqlStore, world: World) -> None:
     """A purge on a full disk returned, and after a kill all that it had deleted was there again."""
     sent = world.add(world.message()).reference
     world.journal.note(Changes(counts=[(world.queue, sent, 1)]))
-    commits = Commits(world)
+    commits = Commits(store)
     commits.errors = [StoreError("full"), StoreError("full")]  # with the empty write, and alone
     with pytest.raises(StoreError, match="full"):
         world.journal.write(Changes(), force=False)
@@ -279,12 +284,14 @@ def test_a_store_is_let_go_of_though_its_disk_has_become_read_only(
     assert world.reopen().ids == []
 
 
-def test_a_queue_is_dropped_in_runs_between_which_others_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_is_dropped_in_runs_between_which_others_write(
+    store: SqlStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = world.message(world.queue, world.other)
     world.add(*(world.message() for _ in range(2400)), shared)
-    commits = Commits(world)
+    commits = Commits(store)
     kept = world.message(world.other)
-    database, queries = journal_of(world)._database, count()
+    database, queries = store.database, count()
     query = database.query
 
     def look(statement: str, parameters: Row = ()) -> list[Any]:
@@ -301,10 +308,10 @@ def test_a_queue_is_dropped_in_runs_between_which_others_write(world: World, mon
 
 
 def test_a_queue_is_dropped_even_if_its_messages_stay_until_the_next_start(
-    world: World, caplog: pytest.LogCaptureFixture
+    store: SqlStore, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     sent = world.add(world.message()).reference
-    commits = Commits(world)
+    commits = Commits(store)
     commits.errors = [None, StoreError("full")]
     world.journal.drop_queue(world.queue)
     assert "PYJMS-STORE-6" in caplog.text
@@ -313,9 +320,9 @@ def test_a_queue_is_dropped_even_if_its_messages_stay_until_the_next_start(
     assert found.ids == [(sent.id, world.queue)]  # of a queue that is not there: whoever restores it removes it
 
 
-def test_a_queue_that_cannot_be_dropped_keeps_its_messages(world: World) -> None:
+def test_a_queue_that_cannot_be_dropped_keeps_its_messages(store: SqlStore, world: World) -> None:
     sent = world.add(world.message()).reference
-    commits = Commits(world)
+    commits = Commits(store)
     commits.errors = [StoreError("full")]
     with pytest.raises(StoreError):
         world.journal.drop_queue(world.queue)
@@ -363,13 +370,13 @@ def test_a_log_that_a_large_transaction_has_made_long_is_cut(tmp_path: Path, mon
     home.close()
 
 
-def test_what_was_paged_out_is_written_while_little_of_it_is_in_memory(world: World) -> None:
+def test_what_was_paged_out_is_written_while_little_of_it_is_in_memory(store: SqlStore, world: World) -> None:
     sent = [world.message(text=f"{number}{'x' * 400_000}") for number in range(12)]
     sent += [world.message() for _ in range(1000)]
     for each in sent:
         each.reference.size = len(encode(each.envelope))
     world.page_out(*sent)
-    database, most = journal_of(world)._database, list[tuple[int, int]]()
+    database, most = store.database, list[tuple[int, int]]()
     read = database.read_paged
 
     def reading(ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
