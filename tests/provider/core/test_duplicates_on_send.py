@@ -11,13 +11,23 @@ from pyjms_provider.core.host import admission as duplicates
 from pyjms_provider.core.host.admission import DuplicateClaim
 from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
-from tests.provider.policy_world import PolicyWorld
+from tests.provider.helpers import make_envelope
+from tests.provider.policy_world import PolicyWorld, address
 
 
 def send(
     world: PolicyWorld, identity: Any, text: str = "", *, to: str = "orders", unit: UnitOfWork | None = None
 ) -> None:
     world.send(text, to, unit=unit, properties={"JMS_pyjms_duplicateId": identity})
+
+
+def claimed(world: PolicyWorld, identity: str, unit: UnitOfWork) -> DuplicateClaim:
+    """Let a message of a transaction in, and return its claim of the id."""
+    envelope = make_envelope(destination=address("orders"), properties={"JMS_pyjms_duplicateId": identity})
+    permit = world.host.admission.admit(world.queue, envelope, None, unit)
+    assert permit is not None
+    assert permit.duplicate is not None
+    return permit.duplicate
 
 
 def test_the_second_message_with_an_id_is_accepted_and_dropped() -> None:
@@ -125,9 +135,7 @@ def test_who_sent_to_a_queue_that_was_destroyed_says_nothing_of_what_a_journal_m
     monkeypatch.setattr(duplicates, "_FORGOTTEN_TOGETHER", 1)
     world = PolicyWorld()
     controller, unit = world.host.admission, world.unit()
-    send(world, "a", unit=unit)
-    [claim] = unit._duplicates
-    assert isinstance(claim, DuplicateClaim)
+    claim = claimed(world, "a", unit)
     assert controller.mark(claim, None).forgets_below > 0
     controller.forget(claim.address)
     send(world, "b")
@@ -138,9 +146,7 @@ def test_an_id_is_marked_once_more_until_it_has_arrived() -> None:
     """Who decides about a branch may be interrupted, and decide again."""
     world = PolicyWorld()
     controller, unit = world.host.admission, world.unit()
-    send(world, "a", unit=unit)
-    [claim] = unit._duplicates
-    assert isinstance(claim, DuplicateClaim)
+    claim = claimed(world, "a", unit)
     first, second = controller.mark(claim, None), controller.mark(claim, None)
     assert first.serial < second.serial
     claim.end(arrived=True)
