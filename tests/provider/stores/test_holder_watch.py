@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from queue import Queue
 from threading import Event, Thread, current_thread
 from threading import enumerate as all_threads
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -14,9 +15,12 @@ from pyjms import Connection, ConnectionFactory, JMSException, MessageConsumer, 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ProviderError
 from pyjms.testing import VirtualClock
+from pyjms_provider import broker as broker_module
 from pyjms_provider.broker import running_broker, stop_broker
+from pyjms_provider.core.journal.journal import Journal
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
+from pyjms_provider.stores.opening import open_store
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_store
 from pyjms_provider.stores.sql.database import BETWEEN_LOOKS_MS, LEASE_S, LeaseMonitor
@@ -69,20 +73,19 @@ def clock() -> Looked:
 class Idle:
     """A journal that nobody writes to."""
 
-    def __init__(self, url: str, clock: Looked) -> None:
+    def __init__(self, postgresql: PostgresqlServer, url: str, clock: Looked) -> None:
+        self._postgresql, self._url = postgresql, url
         self.told: Queue[ProviderError] = Queue()
         self.journal = open_journal(StoreSettings(url=url), NAME, clock, on_lost=self.told.put)
 
     @property
     def backend(self) -> int:
-        connection = self.journal._database._lock_connection.connection  # type: ignore[attr-defined]
-        pid: int = connection.info.backend_pid
-        return pid
+        return self._postgresql.holder(self._url)
 
 
 @pytest.fixture
-def idle(url: str, clock: Looked) -> Iterator[Idle]:
-    idle = Idle(url, clock)
+def idle(postgresql: PostgresqlServer, url: str, clock: Looked) -> Iterator[Idle]:
+    idle = Idle(postgresql, url, clock)
     yield idle
     idle.journal.close(clean=False)
 
@@ -154,10 +157,33 @@ def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idl
     assert idle.backend != backend
 
 
-def test_who_commits_for_long_is_the_holder_meanwhile_unless_all_stood_still(idle: Idle, clock: Looked) -> None:
+class Writes:
+    """A commit that takes as long as the test has it take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, idle: Idle) -> None:
+        self._may_end, begun, real = Event(), Event(), postgresql_store.write
+
+        def write(*arguments: Any, **options: Any) -> None:
+            begun.set()
+            assert self._may_end.wait(LONG_S)
+            real(*arguments, **options)
+
+        monkeypatch.setattr(postgresql_store, "write", write)
+        self._thread = Thread(target=idle.journal.confirm)
+        self._thread.start()
+        assert begun.wait(LONG_S)
+
+    def end(self) -> None:
+        self._may_end.set()
+        self._thread.join(LONG_S)
+        assert not self._thread.is_alive()
+
+
+def test_who_commits_for_long_is_the_holder_meanwhile_unless_all_stood_still(
+    idle: Idle, clock: Looked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock.look()
-    right = idle.journal._group.writer_lock
-    assert right.acquire(blocking=False)
+    writes = Writes(monkeypatch, idle)
     for _ in range(5):
         clock.look()
         assert is_holder(idle)
@@ -166,7 +192,7 @@ def test_who_commits_for_long_is_the_holder_meanwhile_unless_all_stood_still(idl
     assert not is_holder(idle)
     clock.look()
     assert not is_holder(idle)
-    right.release()
+    writes.end()
     clock.look()
     assert is_holder(idle)
 
@@ -189,7 +215,22 @@ def test_who_looks_late_asks_the_server(
 
 
 @pytest.fixture
-def connection(url: str, clock: Looked) -> Iterator[Connection]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[SqlJournal]:
+    """The journals that brokers open."""
+    opened: list[SqlJournal] = []
+
+    def open_and_note(*arguments: Any, **options: Any) -> Journal:
+        journal = open_store(*arguments, **options)
+        assert isinstance(journal, SqlJournal)
+        opened.append(journal)
+        return journal
+
+    monkeypatch.setattr(broker_module, "open_store", open_and_note)
+    return opened
+
+
+@pytest.fixture
+def connection(url: str, clock: Looked, opened: list[SqlJournal]) -> Iterator[Connection]:
     factory = ConnectionFactory(f"vm://{NAME}?store={quote(url, safe='')}", clock=clock)
     with factory.create_connection() as connection:
         connection.start()
@@ -206,13 +247,6 @@ def consumer_of_sent(connection: Connection) -> MessageConsumer:
     consumer = session.create_consumer(session.create_queue("orders"))
     assert consumer.receive_no_wait() is not None
     return consumer
-
-
-def journal_of_the_broker() -> SqlJournal:
-    broker = running_broker(NAME)
-    assert broker is not None
-    assert isinstance(broker._journal, SqlJournal)
-    return broker._journal
 
 
 def test_nothing_that_is_kept_is_delivered_while_the_lock_may_be_another_brokers(
@@ -232,9 +266,11 @@ def test_nothing_that_is_kept_is_delivered_while_the_lock_may_be_another_brokers
     assert not message.jms_redelivered
 
 
-def test_who_stood_still_asks_before_it_delivers(clock: Looked, connection: Connection) -> None:
+def test_who_stood_still_asks_before_it_delivers(
+    clock: Looked, connection: Connection, opened: list[SqlJournal]
+) -> None:
     consumer = consumer_of_sent(connection)
-    journal = journal_of_the_broker()
+    (journal,) = opened
     assert is_held(journal)
     clock.may_look.clear()
     clock.advance(LEASE_MS)
