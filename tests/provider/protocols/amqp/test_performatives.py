@@ -1,0 +1,285 @@
+"""Composites and frames, alone and beside python-qpid-proton (parts 2 to 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyjms_provider.protocols.amqp import performatives
+from pyjms_provider.protocols.amqp.codec import Described, Symbol, ULong, write_value
+from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError, FramingError, LimitError
+from pyjms_provider.protocols.amqp.frames import Frame, FrameDecoder, FrameType, ProtocolHeader, ProtocolId, write_frame
+from pyjms_provider.protocols.amqp.performatives import (
+    ACCEPTED,
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Declare,
+    Declared,
+    Detach,
+    Discharge,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Header,
+    Modified,
+    Open,
+    Properties,
+    Received,
+    Rejected,
+    Released,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+    read,
+    write,
+)
+from tests.provider.protocols.amqp.values import VALUES
+
+_UINT = st.integers(0, 2**32 - 1)
+_NAMES = st.text(st.characters(codec="ascii"), max_size=20)
+_SYMBOLS = st.lists(_NAMES, max_size=3).map(tuple)
+_FIELDS = st.none() | st.dictionaries(_NAMES, st.integers(-5, 5) | st.text(max_size=5), max_size=3)
+_ERRORS = st.builds(Error, _NAMES, st.none() | st.text(max_size=20), _FIELDS)
+_STATES = st.one_of(
+    st.just(Accepted()),
+    st.just(Released()),
+    st.builds(Rejected, st.none() | _ERRORS),
+    st.builds(Modified, st.none() | st.booleans(), st.none() | st.booleans(), _FIELDS),
+    st.builds(Received, _UINT, st.integers(0, 2**64 - 1)),
+    st.builds(Declared, st.binary(max_size=8)),
+    st.builds(TransactionalState, st.binary(max_size=8), st.none() | st.just(Accepted())),
+)
+_SOURCES = st.builds(
+    Source,
+    st.none() | st.text(max_size=10),
+    _UINT,
+    _NAMES,
+    _UINT,
+    st.booleans(),
+    _FIELDS,
+    st.none() | _NAMES,
+    _FIELDS,
+    st.none() | st.just(Released()),
+    _SYMBOLS,
+    _SYMBOLS,
+)
+_TARGETS = st.one_of(
+    st.builds(Target, st.none() | st.text(max_size=10), _UINT, _NAMES, _UINT, st.booleans(), _FIELDS, _SYMBOLS),
+    st.builds(Coordinator, _SYMBOLS),
+)
+_OPTIONAL_UINT = st.none() | _UINT
+RECORDS = st.one_of(
+    st.builds(Open, st.text(max_size=10), st.none() | st.text(max_size=5), _UINT, st.integers(0, 65535), _OPTIONAL_UINT, _SYMBOLS, _SYMBOLS, _SYMBOLS, _SYMBOLS, _FIELDS),
+    st.builds(Begin, st.none() | st.integers(0, 65535), _UINT, _UINT, _UINT, _UINT, _SYMBOLS, _SYMBOLS, _FIELDS),
+    st.builds(Attach, st.text(max_size=10), _UINT, st.booleans(), st.integers(0, 2), st.integers(0, 1), st.none() | _SOURCES, st.none() | _TARGETS, st.none(), st.booleans(), _OPTIONAL_UINT, st.none() | st.integers(0, 2**64 - 1), _SYMBOLS, _SYMBOLS, _FIELDS),
+    st.builds(Flow, _OPTIONAL_UINT, _UINT, _UINT, _UINT, _OPTIONAL_UINT, _OPTIONAL_UINT, _OPTIONAL_UINT, _OPTIONAL_UINT, st.booleans(), st.booleans(), _FIELDS),
+    st.builds(Transfer, _UINT, _OPTIONAL_UINT, st.none() | st.binary(max_size=32), _OPTIONAL_UINT, st.none() | st.booleans(), st.booleans(), st.none() | st.integers(0, 1), st.none() | _STATES, st.booleans(), st.booleans(), st.booleans()),
+    st.builds(Disposition, st.booleans(), _UINT, _OPTIONAL_UINT, st.booleans(), st.none() | _STATES, st.booleans()),
+    st.builds(Detach, _UINT, st.booleans(), st.none() | _ERRORS),
+    st.builds(End, st.none() | _ERRORS),
+    st.builds(Close, st.none() | _ERRORS),
+    st.builds(SaslMechanisms, st.lists(_NAMES, min_size=1, max_size=3).map(tuple)),
+    st.builds(SaslInit, _NAMES, st.none() | st.binary(max_size=20), st.none() | st.text(max_size=5)),
+    st.builds(SaslChallenge, st.binary(max_size=300)),
+    st.builds(SaslResponse, st.binary(max_size=300)),
+    st.builds(SaslOutcome, st.integers(0, 4), st.none() | st.binary(max_size=20)),
+    st.builds(Declare),
+    st.builds(Discharge, st.binary(max_size=8), st.booleans()),
+    st.builds(Header, st.booleans(), st.integers(0, 255), _OPTIONAL_UINT, st.booleans(), _UINT),
+    st.builds(Properties, st.none() | st.text(max_size=9), st.none() | st.binary(max_size=9), *[st.none() | st.text(max_size=9)] * 4, st.none() | _NAMES, st.none() | _NAMES, st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.integers(0, 2**60), st.none() | st.text(max_size=9), _OPTIONAL_UINT, st.none() | st.text(max_size=9)),
+)  # fmt: skip
+
+
+@given(RECORDS)
+def test_what_was_written_is_read(record: Any) -> None:
+    data = write(record)
+    found, end = read(data)
+    assert (found, end) == (record, len(data))
+
+
+@given(RECORDS, st.data())
+def test_a_record_that_is_cut_is_refused(record: Any, data: st.DataObject) -> None:
+    written = write(record)
+    with pytest.raises(DecodeError):
+        read(written[: data.draw(st.integers(0, len(written) - 1))])
+
+
+def test_what_is_default_is_not_written() -> None:
+    assert write(Open("c")).hex() == "005310" + "c00401" + "a10163"
+    assert (
+        write(Disposition(role=True, first=1, state=ACCEPTED)).hex()
+        == "005315" + "c00a05" + "41" + "5201" + "40" + "40" + "00532445"
+    )
+    assert write(Accepted()).hex() == "00532445"
+
+
+def test_a_descriptor_may_be_a_symbol_or_a_long_number() -> None:
+    fields_of_open = b"\xc0\x04\x01\xa1\x01c"
+    assert read(b"\x00\xa3\x0eamqp:open:list" + fields_of_open)[0] == Open("c")
+    assert read(b"\x00\x80" + (0x10).to_bytes(8) + fields_of_open)[0] == Open("c")
+
+
+def test_an_unknown_descriptor_makes_a_described_value() -> None:
+    state = Described(ULong(0x468C00000004), [Symbol("x")])
+    data = write(Disposition(role=True, first=1, state=ACCEPTED)).replace(b"\x00\x53\x24\x45", b"")
+    assert read(write_value(state))[0] == state
+    assert data
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("00531045", "open has 0 fields"),
+        ("005310c0020140", "container_id of open is missing"),
+        ("005310c003015405", "format code 0x54"),
+        ("005310c10100", "no list"),
+        ("005310c00d0b" + "a10163" + "40" * 9, "open has 11 fields"),
+        ("005310c00501" + "a10163" + "40", "do not end"),
+        ("40", "descriptor"),
+        ("", "end within"),
+        ("005312c00903" + "a10161" + "43" + "40" + "4040", "role of attach"),
+        ("005318c00601" + "00531d" + "c00100"[:2], "end|fields"),
+    ],
+)
+def test_what_is_no_performative_says_why(data: str, why: str) -> None:
+    with pytest.raises(DecodeError, match=why):
+        read(bytes.fromhex(data))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(Open, None),  # type: ignore[arg-type]
+        partial(Open, "c", max_frame_size=2**32),
+        partial(Open, 5),  # type: ignore[arg-type]
+        partial(Begin, 70000, 0, 0, 0),
+        partial(Transfer, -1),
+        partial(Disposition, role=True, first=None),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_a_value_that_is_not_its_fields_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(EncodeError, match="field"):
+        write(make())
+
+
+# Frames
+
+
+@given(st.lists(st.tuples(st.integers(0, 65535), RECORDS, st.binary(max_size=50)), max_size=5), st.data())
+def test_frames_come_whole_however_the_bytes_are_cut(sent: list[tuple[int, Any, bytes]], data: st.DataObject) -> None:
+    stream = bytes(ProtocolHeader(ProtocolId.AMQP))
+    stream += b"".join(write_frame(channel, write(record), payload) for channel, record, payload in sent)
+    decoder = FrameDecoder(2**20)
+    got: list[object] = []
+    at = 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, len(stream) - at))
+        decoder.feed(stream[at : at + size])
+        at += size
+        while (found := decoder.next()) is not None:
+            got.append(found)
+    assert got == [ProtocolHeader(ProtocolId.AMQP), *[Frame(*each) for each in sent]]
+    assert decoder.pending == 0
+
+
+def test_an_empty_frame_is_a_sign_of_life() -> None:
+    decoder = _after_header()
+    decoder.feed(write_frame(0, b""))
+    assert decoder.next() == Frame(0, None)
+
+
+def test_an_extended_header_is_skipped() -> None:
+    decoder = _after_header()
+    body = write(End())
+    decoder.feed((12 + len(body)).to_bytes(4) + b"\x03\x00\x00\x05" + b"\xff" * 4 + body)
+    assert decoder.next() == Frame(5, End())
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ((513).to_bytes(4) + b"\x02\x00\x00\x00", "more than the 512 bytes"),
+        ((7).to_bytes(4) + b"\x02\x00\x00\x00", "begins its body"),
+        ((8).to_bytes(4) + b"\x01\x00\x00\x00", "begins its body"),
+        ((8).to_bytes(4) + b"\x03\x00\x00\x00", "begins its body"),
+        ((8).to_bytes(4) + b"\x02\x01\x00\x00", "type 1"),
+        (write_frame(0, b"\x40"), "no performative"),
+        (write_frame(0, b"\x00\x53\x17\xc0\x09\x01") + b"\x40" * 20, "longer|format|end"),
+    ],
+)
+def test_bytes_that_are_no_frame_say_why(data: bytes, why: str) -> None:
+    decoder = _after_header()
+    decoder.feed(data)
+    with pytest.raises((FramingError, DecodeError), match=why):
+        decoder.next()
+
+
+@pytest.mark.parametrize("data", [b"HTTP/1.1", b"GE", b"AMQX"])
+def test_another_protocol_is_told_at_its_first_bytes(data: bytes) -> None:
+    decoder = FrameDecoder()
+    decoder.feed(data)
+    with pytest.raises(FramingError, match="does not begin with AMQP"):
+        decoder.next()
+
+
+def test_a_header_says_protocol_and_version() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(b"AMQP\x00\x00\x09\x01")
+    assert decoder.next() == ProtocolHeader(0, (0, 9, 1))
+
+
+@given(st.binary(max_size=100))
+def test_rubbish_in_a_frame_is_refused_by_name(data: bytes) -> None:
+    decoder = _after_header()
+    decoder.feed(write_frame(0, b"\x00\x53" + data))
+    try:
+        decoder.next()
+    except (DecodeError, LimitError):
+        assert decoder.pending == 0
+
+
+def _after_header() -> FrameDecoder:
+    decoder = FrameDecoder()
+    decoder.feed(bytes(ProtocolHeader(ProtocolId.AMQP)))
+    decoder.next()
+    return decoder
+
+
+def test_sasl_frames_have_their_own_type() -> None:
+    decoder = _after_header()
+    decoder.kind = FrameType.SASL
+    decoder.feed(write_frame(0, write(SaslOutcome(0)), kind=FrameType.SASL))
+    assert decoder.next() == Frame(0, SaslOutcome(0))
+
+
+def test_each_field_has_a_default_or_is_mandatory_as_its_record_says() -> None:
+    for kind, layout in performatives.LAYOUTS.items():
+        for field, column in zip(fields(kind), layout.fields, strict=True):
+            assert column.name == field.name
+            assert column.default is None if field.default is MISSING else column.default == field.default
+            assert not column.is_mandatory or field.default is MISSING
+
+
+@given(VALUES)
+def test_values_of_any_type_are_taken_where_the_standard_says_so(value: Any) -> None:
+    if value is None or type(value) is Described:
+        return
+    target = Target(address=value)
+    assert repr(read(write(target))[0]) == repr(target)
