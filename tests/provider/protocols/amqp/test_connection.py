@@ -319,10 +319,6 @@ def test_a_session_ends_from_either_side_and_its_channel_is_free_again() -> None
         ),
         ([Attach("a", 0, True), Transfer(0, 0, b"t")], Condition.ERRANT_LINK),
         ([Disposition(role=True, first=5, last=1)], Condition.INVALID_FIELD),
-        (
-            [Attach("a", 0, False, initial_delivery_count=0), *[Transfer(0, 0, b"t", more=True)] * 9],
-            Condition.WINDOW_VIOLATION,
-        ),
     ],
 )
 def test_a_peer_that_breaks_a_rule_of_sessions_ends_its_session_alone(
