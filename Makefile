@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven needs history-soak soak-spark clean
+.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven proton needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -172,7 +172,8 @@ browser: ## Chromium and its driver
 unshare: ## what mounts full and read-only disks
 stomp-clients: ## STOMP clients of Ruby, Perl and PHP
 maven: ## Maven and a JDK, for Joram's tests
-java postgresql brokers browser unshare stomp-clients maven: $(VENV)/.made
+proton: ## Qpid Proton for Python, built with a C compiler: the peer of the AMQP engine
+java postgresql brokers browser unshare stomp-clients maven proton: $(VENV)/.made
 	@$(BIN)/python -m tests.needs add $@
 
 needs: $(VENV)/.made ## all of these, as far as they are missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -51,6 +52,10 @@ def add(names: Sequence[str]) -> str | None:
         environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
         _root(*environment, "apt-get", "update", "-qq")
         _root(*environment, "apt-get", "install", "-qq", "-y", "--no-install-recommends", *packages)
+    distributions = [each for need in wanted for each in need.distributions]
+    if distributions:
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *distributions], check=True)
+        importlib.invalidate_caches()
     is_there.cache_clear()
     still = [need for need in wanted if not is_there(need.name)]
     return f"{' '.join(packages)} installed, but these are not found: {_titles(still)}" if still else None

@@ -17,6 +17,7 @@ anything is installed.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import re
@@ -48,6 +49,8 @@ class Need:
     """A test that has one of these as an argument needs it."""
     includes: tuple[str, ...] = ()
     """Other needs that come with it."""
+    distributions: tuple[str, ...] = ()
+    """Of Python, which pip builds here with what the packages bring."""
 
     @property
     def command(self) -> str:
@@ -129,6 +132,11 @@ def own_mounts() -> list[str] | None:
     return command if _succeeds(*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt") else None
 
 
+def proton() -> object:
+    """Return whether Qpid Proton's module is there. A run without what packages bring has no compiler to build it with."""
+    return "PYJMS_TESTS_PACKAGES" not in os.environ and importlib.util.find_spec("proton") is not None
+
+
 def _succeeds(name: str, *arguments: str) -> bool:
     if program(name) is None:
         return False
@@ -173,6 +181,14 @@ NEEDS = {
             lambda: _succeeds("php", "-r", 'exit(extension_loaded("stomp") ? 0 : 1);'),
             "stomp-clients",
             ("php-cli", "php-stomp"),
+        ),
+        Need(
+            "proton",
+            "Qpid Proton for Python",
+            proton,
+            "proton",
+            ("gcc", "libc6-dev", "libssl-dev", "pkg-config", "python3-dev"),
+            distributions=("python-qpid-proton>=0.40",),
         ),
     )
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms.spi.envelope import fact
 from pyjms_provider.protocols.amqp import performatives
 from pyjms_provider.protocols.amqp.codec import NESTING_MAX
 from pyjms_provider.protocols.amqp.errors import (
@@ -20,14 +21,6 @@ from pyjms_provider.protocols.amqp.errors import (
     ProtocolMisuseError,
     SessionFault,
 )
-from pyjms_provider.protocols.amqp.events import (
-    ConnectionClosed,
-    ConnectionFailed,
-    ConnectionOpened,
-    Event,
-    LoginEnded,
-    LoginOffered,
-)
 from pyjms_provider.protocols.amqp.frames import (
     FRAME_SIZE_MIN,
     Frame,
@@ -37,10 +30,21 @@ from pyjms_provider.protocols.amqp.frames import (
     ProtocolId,
     write_frame,
 )
-from pyjms_provider.protocols.amqp.link import error_of
+from pyjms_provider.protocols.amqp.link import (
+    CreditChanged,
+    DeliveryReceived,
+    Drained,
+    IncomingUpdated,
+    LinkAttached,
+    LinkDetached,
+    LinkRequested,
+    OutgoingUpdated,
+    error_of,
+)
 from pyjms_provider.protocols.amqp.performatives import (
     Begin,
     Close,
+    Error,
     Open,
     SaslChallenge,
     SaslCode,
@@ -51,13 +55,14 @@ from pyjms_provider.protocols.amqp.performatives import (
 )
 from pyjms_provider.protocols.amqp.sasl import (
     ClientMechanism,
+    Login,
     SaslError,
     ScramKeys,
     ServerMechanism,
     choose,
     server_mechanism,
 )
-from pyjms_provider.protocols.amqp.session import Session
+from pyjms_provider.protocols.amqp.session import Session, SessionBegun, SessionEnded
 from pyjms_provider.protocols.amqp.states import CONNECTION, ConnectionState, Input
 
 if TYPE_CHECKING:
@@ -97,6 +102,59 @@ class SaslServer:
     """Returns what is stored of a user's password, for SCRAM."""
     is_required: bool = True
     """Whether a client that skips SASL is refused; else it is nobody in particular."""
+
+
+@fact
+class LoginOffered:
+    """The client has said who it is: `Connection.accept_login` or `refuse_login` answers."""
+
+    login: Login
+
+
+@fact
+class LoginEnded:
+    """The server has accepted the login: `Connection.open` may be called, and could be before."""
+
+
+@fact
+class ConnectionOpened:
+    """The peer's open has come."""
+
+    open: Open
+
+
+@fact
+class ConnectionClosed:
+    """The peer has closed the connection, or answered a close of this side; nothing comes any more."""
+
+    error: Error | None
+
+
+@fact
+class ConnectionFailed:
+    """This side closes the connection, as the peer broke a rule; nothing comes any more."""
+
+    error: AmqpError
+
+
+Event = (
+    LoginOffered
+    | LoginEnded
+    | ConnectionOpened
+    | ConnectionClosed
+    | ConnectionFailed
+    | SessionBegun
+    | SessionEnded
+    | LinkRequested
+    | LinkAttached
+    | LinkDetached
+    | CreditChanged
+    | Drained
+    | DeliveryReceived
+    | OutgoingUpdated
+    | IncomingUpdated
+)
+"""What has happened on a connection: what `Connection.receive` returns, in order."""
 
 
 class Connection:
@@ -492,10 +550,7 @@ class Connection:
         self._remote_sessions.clear()
 
     def _move(self, given: Input) -> None:
-        try:
-            self.state = CONNECTION[self.state, given]
-        except KeyError:
-            raise ProtocolMisuseError(f"the connection is {self.state.value}: {given.value} is not possible") from None
+        self.state = CONNECTION[self.state, given]
 
     def _move_or_fail(self, given: Input) -> None:
         if (self.state, given) not in CONNECTION:

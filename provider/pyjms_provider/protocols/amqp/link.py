@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
+from pyjms.spi.envelope import fact
 from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
-from pyjms_provider.protocols.amqp.events import CreditChanged, DeliveryReceived, Drained
 from pyjms_provider.protocols.amqp.performatives import Attach, Detach, Error, Flow, Transfer, is_outcome
 from pyjms_provider.protocols.amqp.states import LINK, Input, LinkState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyjms_provider.protocols.amqp.session import Session
+    from collections.abc import Iterable, Mapping, Sequence
 
 _MASK: Final = 2**32 - 1
 TAG_MAX: Final = 32
@@ -64,12 +62,54 @@ class IncomingDelivery:
         """For the owner."""
 
 
+class LinkOwner(Protocol):
+    """What links need of their session."""
+
+    @property
+    def outgoing(self) -> dict[int, OutgoingDelivery]:
+        """What this side has sent and nobody has settled, by number."""
+        ...
+
+    @property
+    def incoming(self) -> dict[int, IncomingDelivery]:
+        """What the peer has sent and nobody has settled, by number."""
+        ...
+
+    def write(self, record: Any) -> None:
+        """Send a performative."""
+        ...
+
+    def write_flow(self, link: Link | None = None, *, drain: bool = False) -> None:
+        """Tell the peer the state of a link."""
+        ...
+
+    def take_delivery_id(self) -> int:
+        """Return the number of the next delivery."""
+        ...
+
+    def send(self, transfer: Transfer, data: bytes) -> None:
+        """Send a message's frames."""
+        ...
+
+    def update_incoming(self, deliveries: Iterable[IncomingDelivery], state: Any, *, is_settled: bool = True) -> None:
+        """Tell the sender the state of deliveries."""
+        ...
+
+    def forget(self, link: Link) -> None:
+        """Give up a link that has ended."""
+        ...
+
+    def tell(self, event: Any) -> None:
+        """Add an event to those that `Connection.receive` returns."""
+        ...
+
+
 class Link:
     """One end of a link. `Sender` and `Receiver` are the two kinds."""
 
     role: ClassVar[bool]
 
-    def __init__(self, session: Session, name: str, handle: int) -> None:
+    def __init__(self, session: LinkOwner, name: str, handle: int) -> None:
         self.session = session
         self.name = name
         self.handle = handle
@@ -96,7 +136,7 @@ class Link:
         A link that has ended meanwhile, as its session or connection has, stays as it is.
 
         Raises:
-            ProtocolMisuseError: the link is attached already.
+            ForbiddenTransitionError: the link is attached already.
         """
         if self.state is LinkState.ENDED:
             return
@@ -136,13 +176,8 @@ class Link:
         return self.state is LinkState.ATTACHED
 
     def move(self, given: Input) -> None:
-        """Enter the state that the table has for an input. Raises `ProtocolMisuseError`: it has none."""
-        try:
-            self.state = LINK[self.state, given]
-        except KeyError:
-            raise ProtocolMisuseError(
-                f"the link {self.name!r} is {self.state.value}: {given.value} is not possible"
-            ) from None
+        """Enter the state that the table has for an input. Raises `ForbiddenTransitionError`: it has none."""
+        self.state = LINK[self.state, given]
 
     def received_attach(self, attach: Attach) -> None:
         """Take the peer's attach."""
@@ -168,7 +203,7 @@ class Sender(Link):
 
     role = False
 
-    def __init__(self, session: Session, name: str, handle: int) -> None:
+    def __init__(self, session: LinkOwner, name: str, handle: int) -> None:
         super().__init__(session, name, handle)
         self.is_draining = False
         """Whether the receiver wants all that there is now, and the rest of its credit back: `drained` answers."""
@@ -230,7 +265,7 @@ class Sender(Link):
             credit = (start + flow.link_credit - self.delivery_count) & _MASK
             self.credit = credit if credit < 2**31 else 0
         self.is_draining = flow.drain
-        self.session.connection.tell(CreditChanged(self))
+        self.session.tell(CreditChanged(self))
 
 
 class Receiver(Link):
@@ -238,7 +273,7 @@ class Receiver(Link):
 
     role = True
 
-    def __init__(self, session: Session, name: str, handle: int) -> None:
+    def __init__(self, session: LinkOwner, name: str, handle: int) -> None:
         super().__init__(session, name, handle)
         self._partial: IncomingDelivery | None = None
         self._parts: list[bytes] = []
@@ -279,7 +314,7 @@ class Receiver(Link):
                 self.delivery_count = flow.delivery_count
         if self.is_draining and self.credit == 0:
             self.is_draining = False
-            self.session.connection.tell(Drained(self))
+            self.session.tell(Drained(self))
 
     def received_transfer(self, transfer: Transfer, data: bytes) -> None:
         """Take one frame of a message. Raises `LinkFault`: the peer does not keep to the link's rules."""
@@ -310,10 +345,10 @@ class Receiver(Link):
         self._forget_partial()
         if not delivery.is_settled:
             self.session.incoming[delivery.id] = delivery
-        self.session.connection.tell(DeliveryReceived(delivery))
+        self.session.tell(DeliveryReceived(delivery))
         if self.is_draining and self.credit == 0:
             self.is_draining = False
-            self.session.connection.tell(Drained(self))
+            self.session.tell(Drained(self))
 
     def _begin(self, transfer: Transfer) -> IncomingDelivery:
         if transfer.resume:
@@ -342,6 +377,69 @@ class Receiver(Link):
         self._partial = None
         self._parts = []
         self._size = 0
+
+
+@fact
+class LinkRequested:
+    """The peer has attached a link: `link.attach` or `link.refuse` answers."""
+
+    link: Link
+
+
+@fact
+class LinkAttached:
+    """The peer has answered this side's attach. A null terminus means that it refuses the link: its detach follows."""
+
+    link: Link
+
+
+@fact
+class LinkDetached:
+    """The peer has detached the link, or, with `failure`, this side has as the peer broke a rule; `link.detach` answers."""
+
+    link: Link
+    is_closed: bool
+    error: Error | None
+    failure: AmqpError | None = None
+
+
+@fact
+class CreditChanged:
+    """The receiver has given credit, or asked the sender to drain."""
+
+    link: Sender
+
+
+@fact
+class Drained:
+    """The sender has used up the credit, or given it up as there is nothing."""
+
+    link: Receiver
+
+
+@fact
+class DeliveryReceived:
+    """A message has come whole."""
+
+    delivery: IncomingDelivery
+
+
+@fact
+class OutgoingUpdated:
+    """The receiver has told the state of what this side sent; what it has settled is settled here as well."""
+
+    deliveries: Sequence[OutgoingDelivery]
+    state: Any
+    is_settled: bool
+
+
+@fact
+class IncomingUpdated:
+    """The sender has told the state of what this side received."""
+
+    deliveries: Sequence[IncomingDelivery]
+    state: Any
+    is_settled: bool
 
 
 def is_final(state: Any) -> bool:

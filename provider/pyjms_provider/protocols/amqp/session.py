@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from pyjms.spi.envelope import fact
 from pyjms_provider.protocols.amqp.errors import (
     AmqpError,
     Condition,
@@ -14,32 +15,83 @@ from pyjms_provider.protocols.amqp.errors import (
     ProtocolMisuseError,
     SessionFault,
 )
-from pyjms_provider.protocols.amqp.events import (
+from pyjms_provider.protocols.amqp.link import (
+    IncomingDelivery,
     IncomingUpdated,
+    Link,
     LinkAttached,
     LinkDetached,
     LinkRequested,
+    OutgoingDelivery,
     OutgoingUpdated,
-    SessionBegun,
-    SessionEnded,
+    Receiver,
+    Sender,
+    error_of,
 )
-from pyjms_provider.protocols.amqp.link import IncomingDelivery, Link, OutgoingDelivery, Receiver, Sender, error_of
 from pyjms_provider.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer, write
 from pyjms_provider.protocols.amqp.states import SESSION, Input, LinkState, SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyjms_provider.protocols.amqp.connection import Connection
+    from pyjms_provider.protocols.amqp.performatives import Error
 
 _MASK: Final = 2**32 - 1
 _L = TypeVar("_L", bound=Link)
 
 
+class SessionSettings(Protocol):
+    """What a session needs of the settings of its connection."""
+
+    @property
+    def incoming_window(self) -> int:
+        """Transfers of a session that may be under way to this side."""
+        ...
+
+    @property
+    def handle_max(self) -> int:
+        """The highest handle in a session."""
+        ...
+
+
+class SessionOwner(Protocol):
+    """What sessions need of their connection."""
+
+    @property
+    def settings(self) -> SessionSettings:
+        """What this side is ready for."""
+        ...
+
+    @property
+    def frame_room(self) -> int:
+        """How many bytes a frame to the peer may have behind its header."""
+        ...
+
+    def frame(self, channel: int, performative: bytes, payload: bytes) -> bytes:
+        """Return a frame's bytes."""
+        ...
+
+    def write(self, channel: int, performative: bytes) -> None:
+        """Send a performative."""
+        ...
+
+    def write_frame(self, frame: bytes) -> None:
+        """Send a frame."""
+        ...
+
+    def unmap(self, session: Session) -> None:
+        """Give up a session that has ended."""
+        ...
+
+    def tell(self, event: Any) -> None:
+        """Add an event to those that `Connection.receive` returns."""
+        ...
+
+
 class Session:
     """One end of a session."""
 
-    def __init__(self, connection: Connection, channel: int) -> None:
+    def __init__(self, connection: SessionOwner, channel: int) -> None:
         self.connection = connection
         self.channel = channel
         """The channel that this side sends on."""
@@ -163,6 +215,10 @@ class Session:
         """Send a performative on this session's channel."""
         self.connection.write(self.channel, write(record))
 
+    def tell(self, event: Any) -> None:
+        """Add an event to those that `Connection.receive` returns."""
+        self.connection.tell(event)
+
     def take_delivery_id(self) -> int:
         """Return the number of the next delivery."""
         number = self._next_delivery_id
@@ -213,11 +269,8 @@ class Session:
             del unsettled[number]
 
     def move(self, given: Input) -> None:
-        """Enter the state that the table has for an input. Raises `ProtocolMisuseError`: it has none."""
-        try:
-            self.state = SESSION[self.state, given]
-        except KeyError:
-            raise ProtocolMisuseError(f"the session is {self.state.value}: {given.value} is not possible") from None
+        """Enter the state that the table has for an input. Raises `ForbiddenTransitionError`: it has none."""
+        self.state = SESSION[self.state, given]
 
     def _add(self, link: _L) -> _L:
         if (link.name, link.role) in self._by_name:
@@ -423,6 +476,22 @@ class Session:
                     del self.incoming[delivery.id]
             if got:
                 self.connection.tell(IncomingUpdated(got, state, is_settled))
+
+
+@fact
+class SessionBegun:
+    """A session is there: the peer has begun it, or answered this side's begin."""
+
+    session: Session
+
+
+@fact
+class SessionEnded:
+    """The session has ended, by the peer or, with `failure`, by this side as the peer broke a rule. Its links are gone."""
+
+    session: Session
+    error: Error | None
+    failure: AmqpError | None = None
 
 
 def _in_range(deliveries: dict[int, Any], first: int, last: int) -> list[Any]:

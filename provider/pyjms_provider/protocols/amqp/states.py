@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from pyjms_provider.core.state_machine import StateMachine
+
 
 class Input(Enum):
-    """What this side or the peer does. `RECEIVE_…` is the peer's."""
+    """What this side or the peer does. What is received, the peer does."""
 
     SEND_HEADER = "send header"
     RECEIVE_HEADER = "receive header"
@@ -74,63 +75,122 @@ class LinkState(Enum):
 
 _C, _S, _L, _I = ConnectionState, SessionState, LinkState, Input
 
-CONNECTION: Final[Mapping[tuple[ConnectionState, Input], ConnectionState]] = {
-    (_C.START, _I.SEND_HEADER): _C.HEADER_SENT,
-    (_C.START, _I.RECEIVE_HEADER): _C.HEADER_RECEIVED,
-    (_C.HEADER_RECEIVED, _I.SEND_HEADER): _C.HEADERS_EXCHANGED,
-    (_C.HEADER_SENT, _I.RECEIVE_HEADER): _C.HEADERS_EXCHANGED,
-    (_C.HEADER_SENT, _I.SEND_OPEN): _C.OPEN_PIPE,
-    (_C.OPEN_PIPE, _I.RECEIVE_HEADER): _C.OPEN_SENT,
-    (_C.OPEN_PIPE, _I.SEND_CLOSE): _C.CLOSE_PIPE,
-    (_C.OPEN_PIPE, _I.SEND_CLOSE_WITH_ERROR): _C.CLOSE_PIPE,
-    (_C.CLOSE_PIPE, _I.RECEIVE_HEADER): _C.CLOSE_SENT,
-    (_C.HEADERS_EXCHANGED, _I.SEND_OPEN): _C.OPEN_SENT,
-    (_C.HEADERS_EXCHANGED, _I.RECEIVE_OPEN): _C.OPEN_RECEIVED,
-    (_C.OPEN_RECEIVED, _I.SEND_OPEN): _C.OPENED,
-    (_C.OPEN_RECEIVED, _I.RECEIVE_CLOSE): _C.CLOSE_RECEIVED,
-    (_C.OPEN_SENT, _I.RECEIVE_OPEN): _C.OPENED,
-    (_C.OPEN_SENT, _I.SEND_CLOSE): _C.CLOSE_SENT,
-    (_C.OPEN_SENT, _I.SEND_CLOSE_WITH_ERROR): _C.DISCARDING,
-    (_C.OPENED, _I.SEND_CLOSE): _C.CLOSE_SENT,
-    (_C.OPENED, _I.SEND_CLOSE_WITH_ERROR): _C.DISCARDING,
-    (_C.OPENED, _I.RECEIVE_CLOSE): _C.CLOSE_RECEIVED,
-    (_C.CLOSE_RECEIVED, _I.SEND_OPEN): _C.CLOSE_RECEIVED,
-    (_C.CLOSE_RECEIVED, _I.SEND_CLOSE): _C.ENDED,
-    (_C.CLOSE_RECEIVED, _I.SEND_CLOSE_WITH_ERROR): _C.ENDED,
-    # A peer that sent its open before it saw the close, as this side did not wait for it.
-    (_C.CLOSE_SENT, _I.RECEIVE_OPEN): _C.CLOSE_SENT,
-    (_C.CLOSE_SENT, _I.RECEIVE_CLOSE): _C.ENDED,
-    (_C.DISCARDING, _I.RECEIVE_OPEN): _C.DISCARDING,
-    (_C.DISCARDING, _I.RECEIVE_CLOSE): _C.ENDED,
-}
+CONNECTION: Final = StateMachine(
+    "the connection",
+    {
+        _C.START: {
+            _I.SEND_HEADER: _C.HEADER_SENT,
+            _I.RECEIVE_HEADER: _C.HEADER_RECEIVED,
+        },
+        _C.HEADER_RECEIVED: {
+            _I.SEND_HEADER: _C.HEADERS_EXCHANGED,
+        },
+        _C.HEADER_SENT: {
+            _I.RECEIVE_HEADER: _C.HEADERS_EXCHANGED,
+            _I.SEND_OPEN: _C.OPEN_PIPE,
+        },
+        _C.OPEN_PIPE: {
+            _I.RECEIVE_HEADER: _C.OPEN_SENT,
+            _I.SEND_CLOSE: _C.CLOSE_PIPE,
+            _I.SEND_CLOSE_WITH_ERROR: _C.CLOSE_PIPE,
+        },
+        _C.CLOSE_PIPE: {
+            _I.RECEIVE_HEADER: _C.CLOSE_SENT,
+        },
+        _C.HEADERS_EXCHANGED: {
+            _I.SEND_OPEN: _C.OPEN_SENT,
+            _I.RECEIVE_OPEN: _C.OPEN_RECEIVED,
+        },
+        _C.OPEN_RECEIVED: {
+            _I.SEND_OPEN: _C.OPENED,
+            _I.RECEIVE_CLOSE: _C.CLOSE_RECEIVED,
+        },
+        _C.OPEN_SENT: {
+            _I.RECEIVE_OPEN: _C.OPENED,
+            _I.SEND_CLOSE: _C.CLOSE_SENT,
+            _I.SEND_CLOSE_WITH_ERROR: _C.DISCARDING,
+        },
+        _C.OPENED: {
+            _I.SEND_CLOSE: _C.CLOSE_SENT,
+            _I.SEND_CLOSE_WITH_ERROR: _C.DISCARDING,
+            _I.RECEIVE_CLOSE: _C.CLOSE_RECEIVED,
+        },
+        _C.CLOSE_RECEIVED: {
+            _I.SEND_OPEN: _C.CLOSE_RECEIVED,
+            _I.SEND_CLOSE: _C.ENDED,
+            _I.SEND_CLOSE_WITH_ERROR: _C.ENDED,
+        },
+        _C.CLOSE_SENT: {
+            # A peer that sent its open before it saw the close, as this side did not wait for it.
+            _I.RECEIVE_OPEN: _C.CLOSE_SENT,
+            _I.RECEIVE_CLOSE: _C.ENDED,
+        },
+        _C.DISCARDING: {
+            _I.RECEIVE_OPEN: _C.DISCARDING,
+            _I.RECEIVE_CLOSE: _C.ENDED,
+        },
+    },
+)
 
-SESSION: Final[Mapping[tuple[SessionState, Input], SessionState]] = {
-    (_S.UNMAPPED, _I.SEND_BEGIN): _S.BEGIN_SENT,
-    (_S.UNMAPPED, _I.RECEIVE_BEGIN): _S.BEGIN_RECEIVED,
-    (_S.BEGIN_SENT, _I.RECEIVE_BEGIN): _S.MAPPED,
-    (_S.BEGIN_RECEIVED, _I.SEND_BEGIN): _S.MAPPED,
-    (_S.MAPPED, _I.SEND_END): _S.END_SENT,
-    (_S.MAPPED, _I.SEND_END_WITH_ERROR): _S.DISCARDING,
-    (_S.MAPPED, _I.RECEIVE_END): _S.END_RECEIVED,
-    (_S.BEGIN_SENT, _I.SEND_END): _S.END_SENT,
-    (_S.END_RECEIVED, _I.SEND_END): _S.UNMAPPED,
-    (_S.END_SENT, _I.RECEIVE_BEGIN): _S.END_SENT,
-    (_S.END_SENT, _I.RECEIVE_END): _S.UNMAPPED,
-    (_S.DISCARDING, _I.RECEIVE_END): _S.UNMAPPED,
-}
+SESSION: Final = StateMachine(
+    "the session",
+    {
+        _S.UNMAPPED: {
+            _I.SEND_BEGIN: _S.BEGIN_SENT,
+            _I.RECEIVE_BEGIN: _S.BEGIN_RECEIVED,
+        },
+        _S.BEGIN_SENT: {
+            _I.RECEIVE_BEGIN: _S.MAPPED,
+            _I.SEND_END: _S.END_SENT,
+        },
+        _S.BEGIN_RECEIVED: {
+            _I.SEND_BEGIN: _S.MAPPED,
+        },
+        _S.MAPPED: {
+            _I.SEND_END: _S.END_SENT,
+            _I.SEND_END_WITH_ERROR: _S.DISCARDING,
+            _I.RECEIVE_END: _S.END_RECEIVED,
+        },
+        _S.END_RECEIVED: {
+            _I.SEND_END: _S.UNMAPPED,
+        },
+        _S.END_SENT: {
+            _I.RECEIVE_BEGIN: _S.END_SENT,
+            _I.RECEIVE_END: _S.UNMAPPED,
+        },
+        _S.DISCARDING: {
+            _I.RECEIVE_END: _S.UNMAPPED,
+        },
+    },
+)
 
-LINK: Final[Mapping[tuple[LinkState, Input], LinkState]] = {
-    (_L.DETACHED, _I.SEND_ATTACH): _L.ATTACH_SENT,
-    (_L.DETACHED, _I.RECEIVE_ATTACH): _L.ATTACH_RECEIVED,
-    (_L.ATTACH_SENT, _I.RECEIVE_ATTACH): _L.ATTACHED,
-    (_L.ATTACH_SENT, _I.SEND_DETACH): _L.DETACH_SENT,
-    (_L.ATTACH_RECEIVED, _I.SEND_ATTACH): _L.ATTACHED,
-    # A peer may detach before it has seen the answer to its attach.
-    (_L.ATTACH_RECEIVED, _I.RECEIVE_DETACH): _L.DETACH_RECEIVED,
-    (_L.ATTACHED, _I.SEND_DETACH): _L.DETACH_SENT,
-    (_L.ATTACHED, _I.RECEIVE_DETACH): _L.DETACH_RECEIVED,
-    (_L.DETACH_RECEIVED, _I.SEND_ATTACH): _L.DETACH_RECEIVED,
-    (_L.DETACH_RECEIVED, _I.SEND_DETACH): _L.ENDED,
-    (_L.DETACH_SENT, _I.RECEIVE_ATTACH): _L.DETACH_SENT,
-    (_L.DETACH_SENT, _I.RECEIVE_DETACH): _L.ENDED,
-}
+LINK: Final = StateMachine(
+    "the link",
+    {
+        _L.DETACHED: {
+            _I.SEND_ATTACH: _L.ATTACH_SENT,
+            _I.RECEIVE_ATTACH: _L.ATTACH_RECEIVED,
+        },
+        _L.ATTACH_SENT: {
+            _I.RECEIVE_ATTACH: _L.ATTACHED,
+            _I.SEND_DETACH: _L.DETACH_SENT,
+        },
+        _L.ATTACH_RECEIVED: {
+            _I.SEND_ATTACH: _L.ATTACHED,
+            # A peer may detach before it has seen the answer to its attach.
+            _I.RECEIVE_DETACH: _L.DETACH_RECEIVED,
+        },
+        _L.ATTACHED: {
+            _I.SEND_DETACH: _L.DETACH_SENT,
+            _I.RECEIVE_DETACH: _L.DETACH_RECEIVED,
+        },
+        _L.DETACH_RECEIVED: {
+            _I.SEND_ATTACH: _L.DETACH_RECEIVED,
+            _I.SEND_DETACH: _L.ENDED,
+        },
+        _L.DETACH_SENT: {
+            _I.RECEIVE_ATTACH: _L.DETACH_SENT,
+            _I.RECEIVE_DETACH: _L.ENDED,
+        },
+    },
+)

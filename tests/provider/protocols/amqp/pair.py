@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from pyjms_provider.protocols.amqp.connection import Connection, ConnectionSettings, SaslServer
-from pyjms_provider.protocols.amqp.events import (
+from pyjms_provider.protocols.amqp.connection import (
+    Connection,
     ConnectionFailed,
     ConnectionOpened,
+    ConnectionSettings,
     Event,
-    LinkAttached,
-    LinkDetached,
-    LinkRequested,
     LoginOffered,
+    SaslServer,
 )
-from pyjms_provider.protocols.amqp.link import Receiver, Sender
+from pyjms_provider.protocols.amqp.link import LinkAttached, LinkDetached, LinkRequested, Receiver, Sender
 from pyjms_provider.protocols.amqp.performatives import Attach, Open, Source, Target
 from pyjms_provider.protocols.amqp.sasl import Anonymous, ClientMechanism
 from pyjms_provider.protocols.amqp.session import Session
@@ -134,6 +133,6 @@ def all_of(events: Sequence[Event], kind: type[_E]) -> list[_E]:
 
 def bodies(events: Sequence[Any]) -> list[bytes]:
     """Return the messages that have come."""
-    from pyjms_provider.protocols.amqp.events import DeliveryReceived
+    from pyjms_provider.protocols.amqp.link import DeliveryReceived
 
     return [each.delivery.data for each in events if isinstance(each, DeliveryReceived)]

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
@@ -109,6 +109,7 @@ def test_classes_of_java_are_written_as_their_type() -> None:
     assert write_value((1, 2)) == write_value([1, 2])
 
 
+@settings(max_examples=60)
 @given(VALUES)
 def test_what_was_written_is_read_with_its_type(value: Any) -> None:
     data = write_value(value)
@@ -118,6 +119,7 @@ def test_what_was_written_is_read_with_its_type(value: Any) -> None:
     assert write_value(read) == data
 
 
+@settings(max_examples=60)
 @given(VALUES, st.data())
 def test_a_value_that_is_cut_is_refused(value: Any, data: st.DataObject) -> None:
     written = write_value(value)
@@ -192,7 +194,7 @@ def test_a_wrong_value_says_why(data: str, why: str) -> None:
         [2**40],
         Array((Described(1, 1), 2)),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_amqp_cannot_say_is_refused(value: object) -> None:
     with pytest.raises(EncodeError):

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
@@ -105,6 +105,7 @@ def _shape(value: Any) -> Any:
     return type(value), repr(value)
 
 
+@settings(max_examples=40)
 @given(envelopes())
 def test_a_message_comes_as_it_was_sent(envelope: Envelope) -> None:
     read = read_message(Message(write_message(envelope, now_ms=NOW)), now_ms=NOW, destination=None)
@@ -113,6 +114,7 @@ def test_a_message_comes_as_it_was_sent(envelope: Envelope) -> None:
     assert replace(read, properties={}, body=None) == replace(envelope, properties={}, body=None)
 
 
+@settings(max_examples=40)
 @given(envelopes())
 def test_the_bare_message_is_the_bytes_that_were_sent(envelope: Envelope) -> None:
     data = write_message(envelope, now_ms=NOW, delivery_count=3)
@@ -294,6 +296,7 @@ def test_a_time_to_live_alone_ends_from_now_on() -> None:
     assert (read.expiration_ms, read.priority) == (NOW + 500, 9)
 
 
+@settings(max_examples=40)
 @given(envelopes(), st.data())
 def test_a_message_that_is_cut_is_refused_by_name(envelope: Envelope, data: st.DataObject) -> None:
     written = write_message(envelope, now_ms=NOW)
@@ -337,9 +340,12 @@ def test_half_of_a_surrogate_pair_has_no_form() -> None:
 # As proton reads and writes it
 
 
+@pytest.mark.requires("proton")
+@settings(max_examples=40)
 @given(envelopes())
 def test_proton_reads_what_was_written(envelope: Envelope) -> None:
-    proton = pytest.importorskip("proton")
+    import proton
+
     message = proton.Message()
     message.decode(write_message(envelope, now_ms=NOW))
     assert message.durable == (envelope.delivery_mode == 2)
@@ -353,8 +359,10 @@ def test_proton_reads_what_was_written(envelope: Envelope) -> None:
         assert bytes(message.body) == envelope.body
 
 
+@pytest.mark.requires("proton")
 def test_what_proton_wrote_is_read() -> None:
-    proton = pytest.importorskip("proton")
+    import proton
+
     message = proton.Message(
         id=proton.ulong(7),
         correlation_id="c",

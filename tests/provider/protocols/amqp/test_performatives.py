@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms_provider.protocols.amqp import performatives
@@ -106,6 +106,7 @@ RECORDS = st.one_of(
 )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(RECORDS)
 def test_what_was_written_is_read(record: Any) -> None:
     data = write(record)
@@ -113,6 +114,7 @@ def test_what_was_written_is_read(record: Any) -> None:
     assert (found, end) == (record, len(data))
 
 
+@settings(max_examples=40)
 @given(RECORDS, st.data())
 def test_a_record_that_is_cut_is_refused(record: Any, data: st.DataObject) -> None:
     written = write(record)
@@ -182,6 +184,7 @@ def test_a_value_that_is_not_its_fields_is_refused(make: Callable[[], Any]) -> N
 # Frames
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 65535), RECORDS, st.binary(max_size=50)), max_size=5), st.data())
 def test_frames_come_whole_however_the_bytes_are_cut(sent: list[tuple[int, Any, bytes]], data: st.DataObject) -> None:
     stream = bytes(ProtocolHeader(ProtocolId.AMQP))
@@ -277,6 +280,7 @@ def test_each_field_has_a_default_or_is_mandatory_as_its_record_says() -> None:
             assert not column.is_mandatory or field.default is MISSING
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_values_of_any_type_are_taken_where_the_standard_says_so(value: Any) -> None:
     if value is None or type(value) is Described:
