@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
@@ -346,6 +346,9 @@ def test_half_of_a_surrogate_pair_has_no_form() -> None:
 def test_proton_reads_what_was_written(envelope: Envelope) -> None:
     import proton
 
+    # Proton's strings end at a NUL.
+    texts = (envelope.message_id, envelope.destination.name, envelope.jms_type, envelope.body)
+    assume(not any(isinstance(text, str) and "\0" in text for text in texts))
     message = proton.Message()
     message.decode(write_message(envelope, now_ms=NOW))
     assert message.durable == (envelope.delivery_mode == 2)
