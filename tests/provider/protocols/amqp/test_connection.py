@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +63,7 @@ from pyjms_provider.protocols.amqp.sasl import (
 )
 from pyjms_provider.protocols.amqp.session import SessionEnded
 from tests.provider.protocols.amqp.pair import ANONYMOUS, Pair, all_of, bodies, last
+from tests.provider.protocols.amqp.records import RECORDS
 
 KEYS = scram_keys("pencil", b"0123456789abcdef", 4096)
 ALL = SaslServer(
@@ -674,3 +677,21 @@ def test_rubbish_on_an_open_connection_ends_it_with_a_reason(data: bytes, framed
     pair.server.receive(write_frame(0, b"\x00\x53" + data) if framed else data)
     told = pair.server.take()
     assert not pair.server.is_over or b"amqp:" in told or b"\x00\x53\x18" in told
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 1), RECORDS, st.binary(max_size=20)), max_size=20), st.booleans())
+def test_no_order_of_performatives_is_more_than_a_peer_can_be_told(
+    sent: list[tuple[int, Any, bytes]], attached: bool
+) -> None:
+    pair = Pair()
+    session = pair.open()
+    if attached:
+        pair.to_server(session)
+        pair.to_client(session)
+    for channel, record, payload in sent:
+        pair.client.write_frame(write_frame(channel, write(record), payload))
+    pair.run()
+    failed = pair.failures()
+    assert all(failed)
+    assert pair.server.is_over or not failed

@@ -325,7 +325,7 @@ def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
 
 
 class PausingLock:
-    """A lock of an physical in which one call waits: it holds up any other thread that lets go of it when what is waited for has come."""
+    """A lock of a physical connection in which one call waits: it holds up any other thread that lets go of it when what is waited for has come."""
 
     def __init__(self, physical: PhysicalConnection) -> None:
         self.found, self.go_on = Event(), Event()

@@ -1,4 +1,4 @@
-"""What waits in a executor is counted, also what joins an task that waits."""
+"""Tasks that wait in an executor are counted, also those that join one that waits."""
 
 from __future__ import annotations
 
