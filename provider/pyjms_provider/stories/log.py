@@ -148,10 +148,11 @@ class StoryLog:
         # A new file must be readable alone, as older ones are deleted: it describes its connections again.
         if self._files.begin(self._clock.time_ms(), sum(map(len, lines))):
             self._known.clear()
-        missing, self.buffer.lost = self.buffer.lost + self._lost, 0
-        if missing:
-            lines.insert(0, line_of({"missing": missing, "at_ms": told[0][1]}))
-        self._lost = 0
+        self._lost, self.buffer.lost = self._lost + self.buffer.lost, 0
+        if self._lost:
+            # By itself: a write that fails leaves the count to the next one, and none is told twice.
+            self._files.write([line_of({"missing": self._lost, "at_ms": told[0][1]})])
+            self._lost = 0
         self._files.write([*self._described(writer), *lines])
 
     def _described(self, writer: LineWriter) -> list[str]:

@@ -185,6 +185,38 @@ def test_what_cannot_be_written_is_told_of_and_noted_as_missing(
     assert told == ["PYJMS-STORY-1", "PYJMS-STORY-2"]
 
 
+FILLED = """
+import resource
+import sys
+from pathlib import Path
+from pyjms.testing import VirtualClock
+from tests.provider.stories.test_files import make_log, tell
+log = make_log(Path(sys.argv[1]), VirtualClock())
+tell(log, 1)
+log.flush()
+(path,) = Path(sys.argv[1]).iterdir()
+head = path.stat().st_size - len(path.read_bytes().splitlines(keepends=True)[-1])
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (head + int(sys.argv[2]), hard))  # a file can be begun, but no step be written
+for number in (2, 3):
+    tell(log, number)
+    log.flush()
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+tell(log, 4)
+log.flush()
+log.close()
+"""
+
+
+@pytest.mark.parametrize("room", [5, 60], ids=["none", "for the count alone"])
+def test_what_several_failed_writes_have_lost_is_counted_together(tmp_path: Path, room: int) -> None:
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", FILLED, str(tmp_path / "stories"), str(room)]
+    subprocess.run(command, check=True, cwd=root, timeout=60)
+    found = find_stories(tmp_path / "stories", StoryQuery(message_id="ID:4"))
+    assert (len(found.stories), found.missing) == (1, 2)
+
+
 def test_memory_is_bounded_and_what_did_not_fit_is_counted() -> None:
     woken: list[int] = []
     buffer = StoryBuffer(VirtualClock(), everything=True, properties=(), most=10, on_some=woken.append)
