@@ -1,13 +1,14 @@
-"""Messages as bytes, for stores: compact, with a version and a checksum, and nothing of Python's pickle.
+"""The binary format of stored messages: compact, with a version and a checksum, and without pickle.
 
-The first byte is the version of the format. Version 1 goes on with the CRC-32 of the rest (4 bytes, big-endian), and the
-rest is one MessagePack array: the fields of `Envelope`, an address being two of them. Values whose class MessagePack
-does not have are extension types, numbered below.
+The first byte is the version of the format. In version 1 it is followed by the CRC-32 of the rest (4 bytes, big-endian) and by
+one MessagePack array: the fields of `Envelope`, an address as two of them. Values whose class MessagePack does not have are
+extension types, numbered below.
 
-A received message is always somebody else's: an object body comes back with `local` False.
+Decoding treats every message as foreign: an object body is decoded with `local` False.
 
-Between pyjms clients and the broker messages travel in this form, too (`protocols.stomp.packed`). So there are three ways back: `decode` believes
-what a checksum covers, `admit` does not believe a client, and both can have the message keep the bytes, so that nobody encodes it again.
+pyjms clients and the broker also exchange messages in this format (`protocols.stomp.packed`). `decode` trusts data with a valid
+checksum; `admit` also validates the fields, as the data is a client's. Both keep the bytes in the message, so that it need not be
+encoded again. `decode_plain` reads the array alone.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ _OUT: dict[type, Callable[[Any], object]] = {
     Long: lambda value: Ext(_LONG, _Q.pack(value)),
     Float: lambda value: Ext(_FLOAT, _F.pack(value)),
     Char: lambda value: Ext(_CHAR, value.encode("utf-16-be", "surrogatepass")),
-    Int: int.__index__,  # stored values of these two classes have a plain form
+    Int: int.__index__,  # values of these two classes are stored as plain numbers
     Double: float.__float__,
 }
 
 
 def _enc_hook(value: object) -> object:
-    # By exact type: Byte, Short and Long are all integers, and only the class says which extension type a value has.
+    # By exact type: Byte, Short and Long are all integers, and only the class decides which extension type a value gets.
     known = _OUT.get(type(value))
     if known is not None:
         return known(value)
     if isinstance(value, Mapping):
-        # Some mappings have their items at hand, where each look-up by name would cost a call.
+        # `items` is cheap for some mappings in which each look-up by name would cost a call.
         return dict(value.items())
     raise TypeError(f"values of {type(value).__name__} cannot be stored; pyjms.types lists those that can")
 
@@ -87,7 +88,7 @@ _nested = Decoder(list[Any], ext_hook=_ext_hook)
 # reply to: kind and name, type, properties, kind of body, body
 _Fields = tuple[int, Any, Any, int, int, int, int, Any, int, Any, Any, Any, int, Any]
 _decoder = Decoder(_Fields, ext_hook=_ext_hook)
-# The same for messages without extension types in headers and properties, where msgspec can judge by itself.
+# The same for messages without extension types in headers and properties: msgspec checks the types itself.
 _plain_decoder = Decoder(
     tuple[
         int,
@@ -108,7 +109,7 @@ _plain_decoder = Decoder(
     ext_hook=_ext_hook,
 )
 
-# The same again, with what no client may say otherwise: kinds, modes and priorities that there are, and Java's ranges.
+# The same for messages of clients: only defined kinds, modes and priorities are accepted, and Java's ranges of numbers.
 _INT = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _TIME = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _strict_decoder = Decoder(
@@ -132,7 +133,7 @@ _strict_decoder = Decoder(
 )
 
 _TEMPORARY = 4
-"""Added to an address's kind."""
+"""The flag of a temporary destination, added to the kind of its address."""
 
 
 @lru_cache(maxsize=1024)
@@ -143,20 +144,20 @@ def _address(kind: int, name: object) -> Address:
 
 
 class PackedEnvelope(Envelope):
-    """A message that keeps the bytes which it was made of, and in which store and wire have it.
+    """A message that keeps its encoded form, which stores and connections use as it is.
 
-    What is large, properties and body, is taken out of them again when somebody asks, once it was forgotten. A copy with other fields
+    Once `forget` has dropped the properties and the body, they are decoded again on first access. A copy with other fields
     (`dataclasses.replace`) has no bytes. Safe to use from any thread.
     """
 
     __slots__ = ("data",)
 
     data: bytes
-    """As `encode` returns them. Not set: it is a copy."""
+    """The bytes as `encode` returns them. Not set in a copy."""
 
     def __getattr__(self, name: str) -> Any:
-        """Take properties and body out of the bytes."""
-        # Python calls this only for attributes that are not set, as these two after `forget`.
+        """Decode the properties and the body again."""
+        # Python calls this only for attributes that are not set, such as these two after `forget`.
         if name not in _LARGE:
             raise AttributeError(name)
         whole = decode_plain(memoryview(self.data)[HEAD_SIZE:])
@@ -165,13 +166,13 @@ class PackedEnvelope(Envelope):
         return getattr(whole, name)
 
     def forget(self) -> None:
-        """Let go of what can be had again."""
+        """Drop the properties and the body, which can be decoded again."""
         # Deleted, so that `__getattr__` is called for them; None would be a valid body.
         del self.properties, self.body
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes beside the object."""
+        """About how much memory the message takes beside the object itself."""
         return len(self.data)
 
     def __eq__(self, other: object) -> bool:
@@ -189,7 +190,7 @@ def _plain(envelope: Envelope) -> tuple[object, ...]:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """Return `envelope` as bytes. Raises `CodecError` when a value in it is none that messages may have."""
+    """Return `envelope` as bytes. Raises `CodecError` for a value of a type that messages may not contain."""
     if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known
     data = _encode_array(envelope)
@@ -198,14 +199,14 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def encode_plain(envelope: Envelope) -> bytes:
-    """Return `envelope` as the array alone, for a reader that brings it elsewhere at once. Raises `CodecError`."""
+    """Return the array of `envelope` alone, without version and checksum, for data that is not stored. Raises `CodecError`."""
     if FAST_PATHS and type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known[HEAD_SIZE:]
     return _encode_array(envelope)
 
 
 def _kept(envelope: PackedEnvelope) -> bytes | None:
-    """Return the bytes that a message was made of; None: it is a copy."""
+    """Return the bytes from which a message was decoded; None: it is a copy."""
     return getattr(envelope, "data", None)
 
 
@@ -240,7 +241,7 @@ def _encode_array(envelope: Envelope) -> bytes:
 
 
 def _spelled_out(value: object) -> object:
-    """Return `value` with strings that are no valid Unicode as extension types."""
+    """Return `value` with all strings that are not valid Unicode replaced by extension types."""
     if type(value) is str:
         try:
             value.encode()
@@ -254,7 +255,7 @@ def _spelled_out(value: object) -> object:
 
 
 def decode(data: bytes) -> PackedEnvelope:
-    """Return the message that `encode` turned into `data`, which it keeps. Raises `CodecError` for anything else."""
+    """Decode `data`, an output of `encode`, which the message keeps. Raises `CodecError` for anything else."""
     rest = _checked(data)
     envelope = _read(rest, _plain_decoder, PackedEnvelope)
     # The bytes are kept, so that sending the message on needs no encoding.
@@ -263,7 +264,7 @@ def decode(data: bytes) -> PackedEnvelope:
 
 
 def admit(data: bytes) -> PackedEnvelope:
-    """Return the message that a client says is `data`, which it keeps. Raises `CodecError` for what no client may send."""
+    """Decode and validate `data`, sent by a client; the message keeps it. Raises `CodecError` for what no client may send."""
     rest = _checked(data)
     envelope = _read(rest, _strict_decoder, PackedEnvelope)
     envelope.data = data
@@ -278,7 +279,7 @@ _PROPERTIES_MAX: Final = 20_000
 
 
 def _checked(data: bytes) -> memoryview:
-    """Return the array, whose checksum is right."""
+    """Return the array, after a check of the version and the checksum. Raises `CodecError`."""
     if len(data) < HEAD_SIZE:
         raise CodecError(f"{len(data)} bytes are too few for a message")
     # The version before the checksum: another version may compute it otherwise.
@@ -293,7 +294,7 @@ def _checked(data: bytes) -> memoryview:
 
 
 def decode_plain(rest: bytes | memoryview) -> Envelope:
-    """Return the message that `encode_plain` turned into bytes. Raises `CodecError` for anything else."""
+    """Decode an output of `encode_plain`. Raises `CodecError` for anything else."""
     return _read(rest, _plain_decoder, Envelope)
 
 
@@ -329,7 +330,7 @@ def _check_headers(fields: _Fields) -> None:
 
 
 def _check_ranges(fields: _Fields) -> None:
-    """Check what the strict decoder does, for messages that it leaves to Python."""
+    """Check in Python what the strict decoder checks, for messages that it cannot decode."""
     is_known = fields[0] in _ADDRESS_KINDS and (not fields[8] or fields[8] in _ADDRESS_KINDS)
     if not (is_known and fields[5] in (1, 2) and 0 <= fields[6] <= 9 and 0 <= fields[12] < len(_KINDS)):
         raise ValueError("a kind, a delivery mode or a priority that there is not")
@@ -347,7 +348,7 @@ def _check_integers(values: Iterable[object]) -> None:
 
 @lru_cache(maxsize=1024)
 def _check_name(name: object) -> None:
-    """Check what plain headers must be able to carry. Raises `CodecError`, `TypeError`."""
+    """Check that the name of a destination can be sent in the headers of a plain STOMP frame. Raises `CodecError`, `TypeError`."""
     if not isinstance(name, str):
         raise TypeError("the name of a destination is no text")
     # Cached: a client mostly sends to a few destinations.
@@ -447,4 +448,4 @@ def _object(body: Any) -> Body:
 
 
 _BODIES: Mapping[int, Callable[[Any], Body]] = dict(enumerate((_nothing, _text, _bytes, _map, _stream, _object)))
-"""By `BodyKind`: what checks the body that was stored, and returns it as the envelope has it."""
+"""By `BodyKind`: a function that checks the stored body, and returns it in the envelope's form."""

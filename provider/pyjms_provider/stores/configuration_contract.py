@@ -1,6 +1,6 @@
-"""The contract of configuration stores. It knows records, not objects, and needs nothing but the standard library.
+"""The contract of configuration stores. It deals with records, not objects, and needs only the standard library.
 
-A store has one holder at a time, and is called from one configuration thread at a time.
+A store has one holder at a time, and is called by one configuration thread at a time.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ ObjectId = NewType("ObjectId", UUID)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRecord:
-    """One durable object as it is kept."""
+    """One durable object of the configuration in its stored form."""
 
     id: ObjectId
     category: str
     parent: ObjectId | None
-    """None: it is the top of what this store keeps."""
+    """None: it is the root of the objects in this store."""
     attributes: Mapping[str, Any]
-    """As they were given, its name among them: plain values, as JSON has them; secrets are encrypted."""
+    """The attributes as they were given, among them the name. Values are those of JSON; secrets are encrypted."""
     is_stopped: bool = False
     """Whether an operator stopped it."""
     created_by: str = ""
     created_ms: int = 0
-    """In milliseconds since 1970 UTC; 0: nobody knows."""
+    """In milliseconds since 1970 UTC; 0: unknown."""
     updated_by: str = ""
     updated_ms: int = 0
     source: str = field(default="", compare=False)
-    """Where it was read from, for errors: ``broker.toml, line 12``."""
+    """The place that the record was read from, for errors: ``broker.toml, line 12``."""
 
     @property
     def name(self) -> str:
@@ -43,33 +43,33 @@ class ObjectRecord:
 
 
 class ConfigurationStore(ABC):
-    """Keeps records. A change is kept whole or not at all, also when power is lost in its middle."""
+    """A store of configuration records. Each update is atomic, also when power is lost during it."""
 
     is_lasting: ClassVar[bool] = True
-    """Whether what it keeps outlives the process."""
+    """Whether the records outlive the process."""
 
     @property
     @abstractmethod
     def where(self) -> str:
-        """What names the store in errors and to operators; never a password."""
+        """The name of the store for errors and operators, without any password."""
 
     @abstractmethod
     def open(self, holder: str) -> Sequence[ObjectRecord]:
-        """Take hold of the store for `holder`, and return what it keeps, parents before their children.
+        """Lock the store for `holder`, and return its records, parents before their children.
 
-        One that does not exist is made, empty. Raises `HeldStoreError` when another process, or another store object of
-        this one, holds it; `NewerStoreError`, `ForeignStoreError`, `DamagedStoreError`, `UnusableStoreError`, each
-        telling what to do.
+        A store that does not exist is created empty. Raises `HeldStoreError` when another process, or another store object of
+        this one, holds it; `NewerStoreError`, `ForeignStoreError`, `DamagedStoreError`, `UnusableStoreError`. Each error says
+        what to do.
         """
 
     @abstractmethod
     def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
-        """Keep `records`, in place of those with the same ids, and forget `removed`; when it returns, that survives.
+        """Insert or replace `records` by their ids, and delete `removed`; the change is durable when this returns.
 
-        Raises `StoreError` when nothing was changed; `LostStoreError` when the store has another holder; `InDoubtError` when nobody
-        knows: then the next change, or `close`, takes back what may have been kept.
+        Raises `StoreError` when nothing was changed; `LostStoreError` when the store has another holder; `InDoubtError` when the
+        outcome is unknown: then the next change, or `close`, undoes what may have been written.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store. May be repeated."""
+        """Release the store. May be repeated."""

@@ -1,11 +1,11 @@
-"""The contract of stores that come in other packages than this one, for ``vm://NAME?store=URL`` and for served brokers.
+"""The contract of store plug-ins of other packages, for ``vm://NAME?store=URL`` and for served brokers.
 
-A package names its store in an entry point of the group ``pyjms.stores``: the entry point's name is the scheme of the
-store's URLs, and its object a class that implements `StoreOpener` and is made without arguments. It is imported when a URL of
-its scheme is first used. The schemes of the bundled stores, ``sqlite`` and ``postgresql+psycopg``, are never looked up.
+A package registers its store as an entry point of the group ``pyjms.stores``. The name of the entry point is the scheme of the
+store's URLs; its object is a class that implements `StoreOpener` and is constructed without arguments. The package is imported
+when a URL of its scheme is first used. The schemes of the bundled stores, ``sqlite`` and ``postgresql+psycopg``, are never looked up.
 
-What is behind such a URL is a `Journal`, and a `ConfigurationStore` if the store can keep the configuration of virtual hosts,
-too. `pyjms_provider.stores.testing` has both contracts as tests.
+A plug-in provides a `Journal`, and also a `ConfigurationStore` if it can store the configuration of virtual hosts.
+`pyjms_provider.stores.testing` has both contracts as tests.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRequest:
-    """What a broker wants of the store that keeps its messages."""
+    """A broker's request to open the store of its messages."""
 
     settings: StoreSettings
-    """The URL, and how carefully it is to be kept. The URL may hold a password: never put it into an error or a log as it is.
+    """The URL and the options. The URL may contain a password: never put it into an error or a log unchanged.
 
-    `synchronous` and `acknowledge` say what ``force`` of `Journal.write` comes to; a store may do more than is asked for, and
-    refuses with `UnsupportedStoreError` what it cannot do. `stand_by` is done by `acquire`, `memory_bytes` by the broker.
+    `synchronous` and `acknowledge` define what ``force`` of `Journal.write` guarantees; a store may guarantee more, and refuses a
+    level that it does not support with `UnsupportedStoreError`. `acquire` implements `stand_by`, and the broker `memory_bytes`.
     """
     holder: str
     """The broker's name."""
     clock: Clock
-    """The time, by which whatever waits or expires goes."""
+    """The clock of all waits and expirations."""
     on_lost: Callable[[ProviderError], None]
-    """To be told, once and from any thread, when another broker holds the store now, or may. Never waits."""
+    """To be called once, from any thread, when another broker holds the store, or may hold it. It never blocks."""
     cancelled: Signal
     """Ends the wait of a stand-by broker."""
 
@@ -57,30 +57,30 @@ class StoreRequest:
         return self.settings.stand_by is StandBy.WAIT
 
     def acquire(self, take: Callable[[], _T]) -> _T:
-        """Return what `take` returns, which takes hold of the store, or raises `HeldStoreError` that names the holder.
+        """Call `take`, which locks the store or raises a `HeldStoreError` that names the holder, and return its result.
 
-        A stand-by broker has it called again and again until the store is free, and waits on when it raises
-        `UnavailableStoreError` meanwhile. Raises what `take` raises, and `ClosedError` when that wait is cancelled.
+        For a stand-by broker `take` is called repeatedly until the store is free; the wait goes on when it raises
+        `UnavailableStoreError` in the meantime. Raises the errors of `take`, and `ClosedError` when the wait is cancelled.
         """
         return acquire(take, self.clock, waits=self.waits, cancelled=self.cancelled)
 
 
 class StoreOpener(ABC):
-    """Opens the stores of one URL scheme. Made without arguments; any thread, several at once."""
+    """Opens the stores of one URL scheme. Constructed without arguments; called by any thread, also by several at once."""
 
     @abstractmethod
     def open_journal(self, request: StoreRequest) -> Journal:
-        """Open the journal at a URL for one broker, and make it if it is not there; `recover` is called next.
+        """Open the journal at a URL for one broker, and create it if it does not exist; `recover` is called next.
 
         May wait for the disk, a server, and another holder (`StoreRequest.acquire`). Raises `UrlError`, and `StoreError`:
         `UnsupportedStoreError`, `UnusableStoreError`, `HeldStoreError`, `ForeignStoreError`, `NewerStoreError`,
-        `DamagedStoreError`; each tells what to do.
+        `DamagedStoreError`. Each error says what to do.
         """
 
     def configuration_store(self, url: str) -> ConfigurationStore:
-        """Return the configuration store at a URL, which is not open yet. Raises `UrlError`, `UnsupportedStoreError`.
+        """Return the configuration store at a URL, not opened yet. Raises `UrlError`, `UnsupportedStoreError`.
 
-        The same URL may be that of a journal, at the same time. The default refuses.
+        A journal may be open at the same URL. The default raises `UnsupportedStoreError`.
         """
         raise UnsupportedStoreError(
             "this store keeps messages, and no configuration; name another one for that, as a json file or a database"

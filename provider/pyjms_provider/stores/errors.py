@@ -1,6 +1,6 @@
-"""What may go wrong with a durable store, a class for each failure that is remedied in its own way.
+"""The errors of durable stores: one class for each kind of failure that needs its own remedy.
 
-All are `ResourceError`: a client sees a `ResourceAllocationException`, and its error code is the class's `code`.
+All are `ResourceError`: a client sees a `ResourceAllocationException` whose error code is the class's `code`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ __all__ = [
 
 
 class StoreError(ResourceError):
-    """Root of the errors of stores, and what is raised when one write cannot be done: the disk is full."""
+    """The root of the errors of stores; raised itself when a single write fails, for instance because the disk is full."""
 
     code = "PYJMS-STORE"
 
 
 class UnsupportedStoreError(StoreError):
-    """No store is installed for the URL's scheme, or that store does not do what was asked for."""
+    """No store is installed for the URL's scheme, or the store does not support an option."""
 
     code = "PYJMS-STORE-UNSUPPORTED"
 
 
 class StorePluginError(StoreError):
-    """What another package brings for the URL's scheme cannot be used: it cannot be imported, or is not what it must be."""
+    """The plug-in for the URL's scheme is unusable: it cannot be imported, or does not implement the contract."""
 
     code = "PYJMS-STORE-PLUGIN"
 
 
 class AmbiguousStoreError(StoreError):
-    """Two packages bring a store for the URL's scheme."""
+    """Two installed packages provide a store for the URL's scheme."""
 
     code = "PYJMS-STORE-AMBIGUOUS"
 
@@ -55,17 +55,17 @@ class UnusableStoreError(StoreError):
 
 
 class UnavailableStoreError(StoreError):
-    """Nothing can be written just now: the database is locked or gone."""
+    """Nothing can be written at the moment: the database is locked or unreachable."""
 
     code = "PYJMS-STORE-UNAVAILABLE"
 
 
 class ReadOnlyStoreError(UnavailableStoreError):
-    """The server takes no writes now: it stands by for another one, or fails over. So it is the right one, and may take them later."""
+    """The server is read-only now: a standby, or one in a failover. It is the right server, and may accept writes later."""
 
 
 class ForeignStoreError(StoreError):
-    """The database belongs to somebody else."""
+    """The database belongs to another application."""
 
     code = "PYJMS-STORE-FOREIGN"
 
@@ -77,7 +77,7 @@ class NewerStoreError(StoreError):
 
 
 class DamagedStoreError(StoreError):
-    """The database is damaged: not a database, cut short, or changed by somebody else."""
+    """The database is damaged: not a database, truncated, or changed by another program."""
 
     code = "PYJMS-STORE-DAMAGED"
 
@@ -89,7 +89,7 @@ class HeldStoreError(StoreError):
 
 
 class LostStoreError(StoreError):
-    """This broker held the store, and another one may hold it now: nothing may be written any more."""
+    """This broker has lost the store, and another one may hold it now: nothing may be written any more."""
 
     code = "PYJMS-STORE-LOST"
 

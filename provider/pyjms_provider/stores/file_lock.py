@@ -1,4 +1,4 @@
-"""A lock on a file, held by one broker at a time and freed by any death of its process."""
+"""A lock on a file, held by one broker at a time. The system releases it when the process ends, in whatever way."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ HOW_TO_STAND_BY: Final = (
     'stop it, or have this broker take over when it ends: stand_by=wait in a vm:// URL, `stand_by = "wait"` of a virtual host, '
     "--stand-by of `pyjms broker run`"
 )
-"""What the error says whose reader finds a store held."""
+"""The advice at the end of the error about a store that another broker holds."""
 RETRY_MS: Final = 200
-"""How long a stand-by broker waits before it looks again whether the store is free."""
+"""How long a stand-by broker waits before it checks again whether the store is free."""
 
 
 def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancelled: Signal | None = None) -> _T:
-    """Return what `take` returns, called until it raises `HeldStoreError` no more, or once if not `waits`.
+    """Call `take` until it no longer raises `HeldStoreError`, or once if not `waits`, and return its result.
 
-    Who has found the store held goes on waiting while its server is away, which is when the holder may lose it. At first that is
-    an error: the URL may be wrong. A server that takes no writes is waited for: it is there, and may be about to fail over. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`; None: nothing ends it.
+    A server that is unreachable at the first attempt is an error, as the URL may be wrong. Once the store was found held, the wait
+    goes on while the server is unreachable, as the holder may lose the store just then. A read-only server is waited for from the
+    beginning: it may be about to fail over. Raises the errors of `take`, and `ClosedError` when `cancelled` ends the wait; None:
+    the wait has no end.
     """
     told: set[type[StoreError]] = set()
     signal = cancelled or Signal()
@@ -52,13 +54,10 @@ def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancell
         try:
             return take()
         except (HeldStoreError, UnavailableStoreError) as error:
-            # A read-only server is there, and may be about to fail over, so it is waited for from the beginning.
             is_away = isinstance(error, UnavailableStoreError) and not isinstance(error, ReadOnlyStoreError)
-            # At the first attempt a server that is away is an error: the URL may be
-            # wrong. Later it may be the holder's failure.
             if not waits or (not told and is_away):
                 raise
-            # Once for each kind of error: the wait may last for weeks, with five attempts a second.
+            # Logged once for each kind of error: the wait may last for weeks, with five attempts a second.
             if type(error) not in told:
                 level = logging.WARNING if isinstance(error, ReadOnlyStoreError) else logging.INFO
                 _log.log(level, "PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
@@ -77,7 +76,7 @@ _LONGEST: Final = 400
 
 
 def describe_holder(name: str) -> str:
-    """Return how other brokers are told who holds a store."""
+    """Return the text by which other brokers' errors name the holder of a store."""
     return f"broker {name!r}, process {os.getpid()} on {socket.gethostname()}"
 
 
