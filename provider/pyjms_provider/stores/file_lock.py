@@ -81,7 +81,7 @@ def describe_holder(name: str) -> str:
 
 
 class FileLock:
-    """The file that says who holds a database. It stays when the lock is released: deleting it could free two holders."""
+    """A lock file that names the holder of a database. It is not deleted at the release: two brokers could then hold the lock."""
 
     def __init__(self, path: str, holder: str) -> None:
         self.path = path
@@ -89,24 +89,24 @@ class FileLock:
         self._file: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises `HeldStoreError` that names the holder, `UnusableStoreError`, `UnsupportedStoreError`."""
+        """Take the lock. Raises a `HeldStoreError` that names the holder, `UnusableStoreError`, `UnsupportedStoreError`."""
         if fcntl is None:
             raise UnsupportedStoreError("this system has no file locks (fcntl); use PostgreSQL as the store")
         file = self._open()
-        # The file may be deleted between open and lock; then the lock is on a file without a name, and is no lock.
+        # The file may be deleted between open and lock; a lock on a file without a name excludes nobody.
         while not self._is_ours(file):
             os.close(file)
             file = self._open()
         self._file = file
         # A child shares the descriptor, and with it the lock, which would outlive the parent.
         forget_in_children(self)
-        # On a full disk the lock holds without its text.
+        # On a full disk the holder's name cannot be written, but the lock is valid without it.
         with suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, self._holder.encode()[:_LONGEST], 0)
 
     def _open(self) -> int:
-        """Open the file, and make it if there is none; return its descriptor."""
+        """Open the file, creating it if necessary; return its descriptor."""
         try:
             # Not truncated here: until the lock is taken, the text is that of the present holder.
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -116,7 +116,7 @@ class FileLock:
             ) from error
 
     def _is_ours(self, file: int) -> bool:
-        """Lock the file of a descriptor; return whether it still has its name, or was deleted before it was locked."""
+        """Lock an open file; return False if the path no longer names it, as it was deleted before it was locked."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -130,19 +130,19 @@ class FileLock:
                 f"{self.path} cannot be locked: {error.strerror}. Keep the store on a local disk, or use PostgreSQL as the store"
             ) from error
         try:
-            # By inode: another process may have deleted the file and made a new one of the same name.
+            # Compared by inode: another process may have deleted the file and created a new one of the same name.
             return Path(self.path).stat().st_ino == os.fstat(file).st_ino
         except OSError:
             return False
 
     @property
     def inode(self) -> int:
-        """Of the file that is locked; while another one has its name, somebody else may hold that."""
+        """The inode of the locked file. If the path names a file with another inode, another process may hold that one."""
         assert self._file is not None
         return os.fstat(self._file).st_ino
 
     def release(self) -> None:
-        """Let go of the lock. May be repeated."""
+        """Release the lock. May be repeated."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
@@ -152,7 +152,7 @@ class FileLock:
             os.close(file)
 
     def forget(self) -> None:
-        """Close the file of a child of this process, which must not keep the lock when its parent dies."""
+        """Close the file in a child process, which would otherwise keep the lock after the parent's death."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)

@@ -1,14 +1,15 @@
 """Group commit: threads that write at the same time share one commit of the database.
 
-A thread that submits work while nobody commits does so at once, alone. The first that comes meanwhile leads the next group: it
-commits its own work and that of all requests that wait. When it is done, the first request that came later leads the next group.
+A thread that submits work while no commit is running commits it alone, immediately. The first thread that submits during a commit
+leads the next group: it commits its own work together with all waiting requests. After that, the first request that arrived in the
+meantime leads the next group.
 
-The committing thread holds `GroupCommit.writer_lock`, and enters it by `with` (decision 0104), so that it is released whatever ends the
-commit: a second signal may end a stuck one (decision 0230).
+The committing thread holds `GroupCommit.writer_lock`, by a `with` statement (decision 0104), so that the lock is released however the
+commit ends: a second signal may end a stuck one (decision 0230).
 
-Where many wait, a thread of the group's own leads, until few wait: it goes on to the next group as soon as it has committed one, where a
-member would first have to be woken among all others. Threads whose work is done are woken in chains, each by one before it: woken all at
-once they would only contend for Python's interpreter.
+While many requests wait, a dedicated thread of the group leads, until few are left: it starts the next group as soon as it has
+committed one, where a member would first have to be woken among all others. Threads whose work is done are woken in chains, each by
+another member: if all were woken at once, they would only contend for Python's interpreter.
 """
 
 from __future__ import annotations
@@ -27,34 +28,34 @@ _log = logging.getLogger("pyjms.store")
 _Work = TypeVar("_Work")
 
 MANY: Final = 4
-"""When so many requests wait at the end of a commit, the group's own thread takes over."""
+"""The number of requests waiting at the end of a commit from which on the group's own thread leads."""
 FEW: Final = 2
-"""When fewer than so many wait, it leaves the next group to the first of them."""
+"""With fewer waiting requests than this, the thread lets the first of them lead the next group."""
 _CHAINS: Final = 2
-"""So many threads are woken at once, and each wakes one more: while one works, the next is on its way."""
+"""The number of threads woken at once; each of them wakes one more, so that the next one wakes up while another works."""
 
 
 class CommitRequest(Generic[_Work]):
-    """The work of one thread. The thread that commits it sets `error`, to None for what was written."""
+    """A thread's request to commit its work. The committing thread sets `error`, to None if the work was written."""
 
     __slots__ = ("error", "following", "force", "is_leader", "is_withdrawn", "signal", "work")
 
     def __init__(self, work: _Work, force: bool) -> None:
         self.work = work
         self.force = force
-        # A commit that a second signal ends is in doubt, and must not pass for written.
+        # A commit ended by a second signal is in doubt, and must not count as written.
         self.error: ProviderError | None = _INTERRUPTED
         self.is_leader = False
-        """Its thread was chosen to lead the next group."""
+        """Whether its thread was chosen to lead the next group."""
         self.is_withdrawn = False
-        """A second signal has ended its wait, so its thread wakes nobody."""
+        """Whether a second signal has ended its wait, so that its thread wakes no other."""
         # Made only for a request that waits: a lone writer commits without one.
         self.signal: Signal | None = None
         self.following: CommitRequest[_Work] | None = None
-        """The request whose thread this one's is to wake once it was woken itself."""
+        """The request to be woken by this request's thread, after that was woken itself."""
 
     def wake(self) -> None:
-        """End the wait of its thread. Any thread; again does nothing more."""
+        """End the wait of the request's thread. May be called by any thread, and repeated."""
         if self.signal is not None:
             self.signal.set()
 
@@ -63,35 +64,36 @@ _INTERRUPTED = InDoubtError("the thread that was writing was interrupted, so it 
 
 
 class GroupCommit(Generic[_Work]):
-    """Collects work into groups and has each group committed by one thread, mostly by one of those that it belongs to."""
+    """Collects work into groups; each group is committed by one thread, mostly by one of its members."""
 
     def __init__(
         self, commit: Callable[[Sequence[CommitRequest[_Work]]], None], *, thread_name: str | None = None
     ) -> None:
         """`commit` sets the error of each request, and raises nothing.
 
-        `thread_name`: of the thread that leads where many wait, begun when that happens for the first time; None: members always lead.
+        `thread_name`: the name of the group's own thread, which is started when many requests wait for the first time; None: members
+        always lead.
         """
         self._commit = commit
         self._thread_name = thread_name
         self.writer_lock: Final = Lock()
-        """Held by the thread that commits. Others that need it see first whether the group `is_free`."""
+        """Held by the committing thread. Other users of the lock check `is_free` first."""
         self._lock = Lock()
         self._waiting: list[CommitRequest[_Work]] = []
         self._has_leader = False
-        """A thread commits a group, or is about to, so whatever comes waits for it."""
+        """Whether a thread commits a group, or is about to, so that new requests wait."""
         self._is_closed = False
         self._may_begin_thread = thread_name is not None
         self._thread: Thread | None = None
         self._thread_leads = False
-        # The group's thread waits for this alone; `_thread_leads`, under the lock, says what for.
+        # The only signal that the group's thread waits for; `_thread_leads` and `_is_closed`, read under the lock, tell the reason.
         self._thread_signal = Signal()
 
     def submit(self, work: _Work, *, force: bool) -> None:
-        """Return when `work` was committed. Raises the error that its request was given."""
+        """Commit `work`, alone or in a group, and return when it is committed. Raises the error that the commit set."""
         request = CommitRequest(work, force)
         if self.is_free():
-            # Another thread may have come since `is_free`: then this one waits for the lock, which is as good.
+            # Another thread may have begun to commit since `is_free`: then this one waits for the lock, which is as good.
             with self.writer_lock:
                 self._commit((request,))
         else:
@@ -100,9 +102,9 @@ class GroupCommit(Generic[_Work]):
             raise request.error
 
     def is_free(self) -> bool:
-        """Return whether nobody commits, or is about to: then the caller may do so at once, with the `writer_lock`.
+        """Return whether no thread commits, or is about to: then the caller may commit immediately, holding the `writer_lock`.
 
-        For work that is so small that a request and a group would cost as much as the work itself.
+        For work so small that a request and a group would cost as much as the work itself.
         """
         return not (self._has_leader or self.writer_lock.locked())
 
@@ -130,7 +132,7 @@ class GroupCommit(Generic[_Work]):
             self._lead(request)
 
     def close(self) -> None:
-        """End the group's own thread. What is submitted later is committed by its members. May be repeated."""
+        """End the group's own thread; members lead all later groups. May be repeated."""
         with self._lock:
             self._is_closed = True
             self._may_begin_thread = False
@@ -143,9 +145,9 @@ class GroupCommit(Generic[_Work]):
         is_answered = False
         try:
             if self._may_begin_thread and len(self._waiting) >= MANY:
-                # Started by a thread that waits anyway, so that no commit is held up by it.
+                # Started by a thread that waits anyway, so that the start delays no commit.
                 self._begin_thread()
-            # No limit: whatever ends the leader, it releases this wait in its `finally`.
+            # No time limit: the leader ends this wait in its `finally`, however it ends itself.
             signal.wait(-1)
             is_answered = True
         finally:
@@ -157,11 +159,11 @@ class GroupCommit(Generic[_Work]):
                 request.following.wake()
 
     def _withdraw(self, request: CommitRequest[_Work]) -> None:
-        """Have no thread rely on one that waits no more."""
+        """Remove a request whose thread has stopped waiting, so that no other thread relies on it."""
         with self._lock:
             request.is_withdrawn = True
             if request in self._waiting:
-                # Its work was not begun, and is never written.
+                # The commit of its work was not begun, and never will be.
                 self._waiting.remove(request)
         # The lead was given to a thread that ends: without another leader all later requests would wait without end.
         if request.is_leader:
@@ -171,11 +173,11 @@ class GroupCommit(Generic[_Work]):
         group: Sequence[CommitRequest[_Work]] = ()
         try:
             with self.writer_lock:
-                # Taken with the writer's lock held: whatever came while the last commit ran belongs to this group.
+                # Taken with the writer's lock held: all requests submitted during the last commit belong to this group.
                 group = self._take_group()
                 self._commit(group)
         finally:
-            # The leader's own request is left out: its thread is running, and waits for no signal.
+            # Without the leader's own request: its thread is running, and waits for no signal.
             if group:
                 self._release_to_next([request for request in group if request is not leader])
             # A second signal has ended the wait for the lock.
@@ -183,22 +185,22 @@ class GroupCommit(Generic[_Work]):
                 self._withdraw(leader)
 
     def _take_group(self) -> Sequence[CommitRequest[_Work]]:
-        """Return the requests that wait, which are the next group."""
+        """Remove all waiting requests and return them as the next group."""
         with self._lock:
             group, self._waiting = self._waiting, []
-            # The lead is used up with the group; a member may have taken it while the thread was on its way.
+            # This group ends the thread's turn to lead; a member may have taken the group while the thread was waking up.
             self._thread_leads = False
         return group
 
     def _release_to_next(self, finished: Sequence[CommitRequest[_Work]], *, is_thread: bool = False) -> None:
-        """Choose the next leader, and wake the threads whose work is done. `is_thread`: by the group's own thread."""
+        """Choose the next leader, and wake the threads whose work is done. `is_thread`: the caller is the group's own thread."""
         successor: CommitRequest[_Work] | None = None
         with self._lock:
             if self._is_for_thread(FEW if is_thread else MANY):
                 self._thread_leads = True
             else:
                 successor = self._waiting[0] if self._waiting else None
-                # Under the lock: a request that comes after this line sees that nobody leads, and leads itself.
+                # Under the lock: a request submitted after this line sees that there is no leader, and leads itself.
                 self._has_leader = successor is not None
                 if successor is not None:
                     successor.is_leader = True
@@ -215,23 +217,23 @@ class GroupCommit(Generic[_Work]):
             request.wake()
 
     def _is_for_thread(self, least: int) -> bool:
-        # Two limits, MANY to begin and FEW to go on, so that the lead does not change hands with each group.
+        # Two limits, MANY to begin and FEW to go on, so that the leader does not change with each group.
         return len(self._waiting) >= least and self._thread is not None and not self._is_closed
 
     def _begin_thread(self) -> None:
         with self._lock:
-            # Several threads may come here at once, and `close` before them: only the first one starts the thread.
+            # Several threads may call this at once, also after `close`: only the first one starts the thread.
             if not self._may_begin_thread:
                 return
             self._may_begin_thread = False
         thread = Thread(target=self._run, name=self._thread_name, daemon=True)
         try:
             thread.start()
-        # The system has no more threads; the members of each group go on leading.
+        # The system cannot start more threads, so members go on leading.
         except RuntimeError as error:
             _log.warning("%s could not be started: %s", self._thread_name, error)
         else:
-            # Set only after the start: `_is_for_thread` gives the lead to a thread that runs, or to none.
+            # Set only after the start: `_is_for_thread` must choose no thread that does not run.
             self._thread = thread
 
     def _run(self) -> None:
@@ -239,11 +241,11 @@ class GroupCommit(Generic[_Work]):
             self._lead_by_thread()
 
     def _is_to_lead(self) -> bool:
-        """Wait until the group's own thread is to lead, and return True; or until it is to end."""
+        """Wait until the group's own thread is to lead, and return True; return False if it is to end."""
         while True:
             with self._lock:
                 if self._thread_leads or self._is_closed:
-                    # Also when the group is closed: the thread that handed over the lead relies on it.
+                    # Also when the group is closed: a thread that has chosen this one as the leader relies on it.
                     return self._thread_leads
             self._thread_signal.wait(-1)
 
@@ -253,7 +255,7 @@ class GroupCommit(Generic[_Work]):
             with self.writer_lock:
                 group = self._take_group()
                 self._commit(group)
-        # Requests begin with an in-doubt error, so a failure of `commit` itself is never taken for success.
+        # Requests are created with an in-doubt error, so a failure of `commit` itself is never taken for success.
         except Exception:
             _log.exception("PYJMS-STORE-8 a commit has failed, and what was to be written is in doubt")
         finally:
@@ -261,7 +263,7 @@ class GroupCommit(Generic[_Work]):
 
 
 def _chain(finished: Sequence[CommitRequest[_Work]]) -> Sequence[CommitRequest[_Work]]:
-    """Have each of `finished` wake another one; return those that are to be woken first. Under the group's lock."""
+    """Link finished requests so that each wakes another one; return those to be woken first. The group's lock is held."""
     # A withdrawn request wakes nobody, so it must not stand between two others.
     there = [request for request in finished if not request.is_withdrawn]
     for request, following in zip(there, there[_CHAINS:], strict=False):

@@ -1,4 +1,4 @@
-"""Messages in this process's memory, and nowhere else."""
+"""The message store in memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PERSISTENT = 2
 
 
 class MemoryMessageStore(MessageStore):
-    """The store of a broker that ends with its process: neither reliable nor transactional (§3.1, §3.2)."""
+    """The store of a broker in memory, lost with its process: neither reliable nor transactional (§3.1, §3.2)."""
 
     def __init__(self, store_id: str) -> None:
         self._store_id = store_id
         self._messages: dict[ReferenceId, Envelope] = {}
-        # `count.__next__` is one step in C, so that threads need no lock for it.
+        # `count.__next__` is one step in C, so threads need no lock for it.
         self._next_id: Callable[[], ReferenceId] = cast("Callable[[], ReferenceId]", count(1).__next__)
         self._lock = Lock()
 
@@ -66,7 +66,7 @@ class MemoryMessageStore(MessageStore):
             reference.holders += holders
 
     def release(self, reference: MessageReference) -> None:
-        # One holder means that the caller is the only one, so no other thread can change the number: no lock is needed.
+        # If there is one holder, it is the caller, and no other thread can change the number: no lock is needed.
         if reference.holders != 1:
             with self._lock:
                 if reference.holders != 1:
@@ -75,7 +75,7 @@ class MemoryMessageStore(MessageStore):
         self._messages.pop(reference.id, None)
 
     def release_all(self, references: Iterable[MessageReference]) -> None:
-        # This is `release` inline, without a call for each message.
+        # `release` inline, to save a call for each message.
         for reference in references:
             if reference.holders != 1:
                 with self._lock:

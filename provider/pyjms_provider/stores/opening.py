@@ -1,4 +1,4 @@
-"""From the URL of a store to its journal, or to its store of a configuration; imports what that store needs, and nothing else."""
+"""Opens the journal or the configuration store that a URL names. Only the modules of that kind of store are imported."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.settings import StoreSettings
 
-# The schemes of stores that other packages bring, by entry point of the group ``pyjms.stores``. A package is imported
-# when its scheme is used, so that others need not have what it depends on.
+# Stores of other packages are found as entry points of the group ``pyjms.stores``, by scheme. A package is imported only
+# when its scheme is used, so that its dependencies need not be installed otherwise.
 
 _POSTGRESQL: Final = frozenset({"postgres", "postgresql"})
 
 
 def installed_schemes() -> tuple[str, ...]:
-    """Return the schemes of the stores that other packages bring, sorted."""
+    """Return the schemes of the installed stores of other packages, sorted."""
     return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
 def find_opener(scheme: str) -> StoreOpener:
-    """Return what opens the stores of `scheme`, made now.
+    """Return a new opener for the stores of `scheme`.
 
-    Raises `UnsupportedStoreError` when nothing is installed for it, `AmbiguousStoreError` when two packages are, and
-    `StorePluginError` when what is installed cannot be used.
+    Raises `UnsupportedStoreError` when no package is installed for it, `AmbiguousStoreError` when two are, and
+    `StorePluginError` when the installed one is unusable.
     """
-    # Two packages may name the very same object, as one that was renamed does.
+    # Two packages may name the very same object, for instance after a package was renamed.
     points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=scheme)}
     if not points:
-        # A likely mistake: the URL without its driver, as other programs take it.
+        # A likely mistake: the URL without its driver, as other programs accept it.
         if scheme.partition("+")[0] in _POSTGRESQL:
             raise UnsupportedStoreError(
                 f"the store's URL {'names no driver' if '+' not in scheme else 'names another driver'}, and pyjms speaks to PostgreSQL by psycopg: "
@@ -66,7 +66,7 @@ def _made(point: EntryPoint) -> StoreOpener:
         raise StorePluginError(
             f"{where} cannot be imported, as {error.name} is missing: install that, or uninstall the package"
         ) from error
-    # A package of others may raise anything when it is imported, and the operator must learn which package it was.
+    # The import of a plug-in may raise anything, and the operator must learn which package it was.
     except Exception as error:
         raise StorePluginError(
             f"{where} cannot be imported: {type(error).__name__}: {error}; install another version of the package, or "
@@ -98,7 +98,7 @@ _BUNDLED: Final = frozenset({"postgresql+psycopg", "sqlite", "sqlite+pysqlite"})
 
 
 def check_scheme(url: str) -> None:
-    """See whether there is a kind of store for `url`, and open nothing. Raises as `open_store` does if there is none."""
+    """Check that there is a store for the scheme of `url`, without opening it. Raises as `open_store` if there is none."""
     scheme = _scheme_of(url)
     if scheme not in _BUNDLED:
         find_opener(scheme)
@@ -114,14 +114,14 @@ def open_store(
 ) -> Journal:
     """Open the journal that `settings` names, for a broker called `holder`.
 
-    `on_lost` is told, once and from any thread, when the journal has got another holder or is gone for good; `cancelled`
-    ends the wait of a stand-by broker. Raises `MissingProviderError`, `UrlError`, `ResourceError`; for a store that another
-    package brings, `UnsupportedStoreError`, `AmbiguousStoreError`, `StorePluginError` among them.
+    `on_lost` is called once, from any thread, when another broker holds the journal or it is lost for good; `cancelled`
+    ends the wait of a stand-by broker. Raises `MissingProviderError`, `UrlError`, `ResourceError`; for a store of another
+    package also `UnsupportedStoreError`, `AmbiguousStoreError`, `StorePluginError`.
     """
     scheme = _scheme_of(settings.url)
     if scheme in _BUNDLED:
         with _needing_an_extra():
-            # Imported here: SQLAlchemy comes with an extra, and a broker in memory works without.
+            # Imported here: SQLAlchemy is an optional dependency, which a broker in memory does not need.
             from pyjms_provider.stores.sql import open_journal
         return open_journal(settings, holder, clock, on_lost=on_lost, cancelled=cancelled)
     request = StoreRequest(
@@ -131,7 +131,7 @@ def open_store(
 
 
 def configuration_store(url: str, clock: Clock) -> ConfigurationStore:
-    """Return the store of a configuration that `url` names, which is not open yet. Raises as `open_store`."""
+    """Return the configuration store that `url` names, not opened yet. Raises as `open_store`."""
     scheme = _scheme_of(url)
     if scheme in _BUNDLED:
         with _needing_an_extra():
@@ -158,12 +158,12 @@ def _needing_an_extra() -> Iterator[None]:
 
 
 def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], expected_type: type[object]) -> _T:
-    """Return what `opener` answers. Its own errors pass; whatever else it does wrong is told as the package's fault."""
+    """Call `ask` with a plug-in's opener, and return the result. Errors outside the contract become `StorePluginError`."""
     kind = type(opener)
     where = f"the store {kind.__module__}:{kind.__qualname__}"
     try:
         answer = ask(opener)
-    # The contract allows these, and their texts already say what to do.
+    # The contract allows these, and their texts say what to do.
     except ProviderError:
         raise
     except Exception as error:

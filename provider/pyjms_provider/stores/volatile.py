@@ -1,8 +1,7 @@
-"""A journal in memory: the reference model of what a journal does, for tests of brokers and for simulations.
+"""A journal in memory: the reference model of journals, for tests of brokers and for simulations.
 
-The medium outlives the journals that are opened on it, as a disk outlives processes. A *tap* is called at named points,
-and may let a write fail by raising `ResourceError`, or end the journal there, as the death of its process would, by
-raising `Crash`.
+The medium outlives the journals that are opened on it, as a disk outlives processes. A *tap* is called at named points.
+There it may raise `ResourceError` to let a write fail, or `Crash` to end the journal as the death of its process would.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
 
 Tap: TypeAlias = Callable[[str, Changes], None]
-"""Called with ``before write``, ``after write`` and the changes; without a lock."""
+"""Called with the name of a point, such as ``before write`` or ``after write``, and the changes; no lock is held."""
 
 
 class Crash(BaseException):
-    """The process dies here. The medium keeps what was written before."""
+    """Raised by a tap to simulate the death of the process. The medium keeps everything written before."""
 
 
 @dataclass(slots=True)
 class KeptBranch:
-    """A prepared branch, and what its commit will do."""
+    """A prepared branch, and the changes that its commit makes."""
 
     branch: PreparedBranch
     changes: Changes
@@ -58,7 +57,7 @@ class KeptBranch:
 
 @dataclass(slots=True)
 class KeptStage:
-    """A staged unit, and what its promotion will do."""
+    """A staged unit, and the changes that its promotion makes."""
 
     record: StageRecord
     changes: Changes
@@ -66,7 +65,7 @@ class KeptStage:
 
 @dataclass(slots=True)
 class Medium:
-    """What has been written: `apply` and `drop_queue` are, in Python's own dictionaries, all that changes do to a store."""
+    """The written state, in dictionaries. `apply` and `drop_queue` define the effect of all changes to a store."""
 
     queues: dict[QueueNumber, QueueRecord] = field(default_factory=dict)
     messages: dict[ReferenceId, tuple[MessageReference, Envelope]] = field(default_factory=dict)
@@ -84,24 +83,24 @@ class Medium:
     holder: str | None = None
 
     def apply(self, changes: Changes) -> None:
-        """Make `changes` true."""
-        # First, as in a database: the next queue of a dropped one's name may be in the same changes.
+        """Apply `changes` to the state."""
+        # Dropped queues first, as in a database: the next queue of the same name may be in the same changes.
         for number in changes.dropped:
             self.drop_queue(number)
         for record in changes.definitions:
-            # A definition may be repeated, and must not replace what a later `corrected` has written.
+            # A definition may be repeated, and must not replace a record written by a later `corrected`.
             self.queues.setdefault(record.number, record)
             self.last_number = max(self.last_number, record.number)
         pipelines = changes.pipelines
         if changes.prepared is not None:
-            # Nothing moves yet: the messages become visible, and the removals happen, when the branch is committed.
+            # Messages are added and removed only when the branch is committed.
             self.branches[changes.prepared.xid] = KeptBranch(changes.prepared, changes)
         elif pipelines is not None and pipelines.staged is not None:
             self.stages[pipelines.staged.name] = KeptStage(pipelines.staged, changes)
         else:
             self._move(changes)
         for number, reference, delivery_count in changes.counts:
-            # A count may come after the message was acknowledged; it must not bring the entry back.
+            # A count may be written after the acknowledgement of its message; it must not restore the entry.
             if (reference.id, number) in self.entries:
                 self.entries[reference.id, number] = delivery_count
         for number, priority, up_to in changes.marks:
@@ -125,7 +124,7 @@ class Medium:
             self.last_number = max(self.last_number, record.number)
 
     def in_doubt(self) -> list[Changes]:
-        """Return what prepared branches and staged units will do."""
+        """Return the changes of prepared branches and staged units."""
         return [
             *(branch.changes for branch in self.branches.values()),
             *(stage.changes for stage in self.stages.values()),
@@ -146,7 +145,7 @@ class Medium:
             self.groups.pop(group, None)
             self.reserved.pop(group, None)
         for name, is_promoted in pipelines.outcomes:
-            # A promotion that is repeated finds nothing, and changes nothing.
+            # A repeated promotion finds no stage, and changes nothing.
             stage = self.stages.pop(name, None)
             if stage is not None and is_promoted:
                 self._move(stage.changes)
@@ -184,7 +183,7 @@ class Medium:
             del self.duplicates[key]
 
     def drop_queue(self, number: QueueNumber) -> None:
-        """Forget a queue with its messages."""
+        """Delete a queue with its messages."""
         record = self.queues.pop(number, None)
         # Duplicate ids belong to the destination: those of a topic stay when one of its subscriptions ends.
         if record is not None and record.subscription is None:
@@ -195,7 +194,7 @@ class Medium:
         self.marks = {key: up_to for key, up_to in self.marks.items() if key[0] != number}
         for group in [each.number for each in self.groups.values() if each.queue == number]:
             del self.groups[group], self.reserved[group]
-        # Branches in doubt forget the queue, too: their commit must not put messages into a queue that is gone.
+        # It is removed from branches in doubt, too: their commit must not put messages into a deleted queue.
         for changes in self.in_doubt():
             changes.removals = [each for each in changes.removals if each.queue != number]
             changes.messages = [
@@ -209,7 +208,7 @@ def _places(changes: Changes) -> list[tuple[QueueNumber, MessageReference]]:
 
 
 def _survivor(reference: MessageReference) -> MessageReference:
-    """Return a reference as another process would make it."""
+    """Return the reference that another process would create for the message."""
     # A new object, as the core of a restarted broker must not share state with the one that died.
     made = MessageReference(reference.id, None, reference.expiration_ms, reference.priority, reference.reliable)
     made.deliver_at_ms, made.size, made.shared = reference.deliver_at_ms, reference.size, reference.shared
@@ -261,7 +260,7 @@ class VolatileJournal(Journal):
             stages=stages,
             stage_markers=list(medium.stage_markers.items()),
         )
-        # Not clean from now on, as after a crash `close` has not set it again.
+        # Not clean from now on: after a crash it stays so, as only `close` sets it again.
         medium.is_clean = False
         return recovery
 
@@ -288,7 +287,7 @@ class VolatileJournal(Journal):
         whole = changes.with_envelopes(self.read)
         with self._lock:
             self._check_open()
-            # What was noted before comes first, as the order of changes is the order of calls.
+            # Deferred changes first, as the order of changes is the order of calls.
             for noted in self._noted:
                 self._medium.apply(noted)
             self._noted.clear()
@@ -354,13 +353,13 @@ class VolatileJournal(Journal):
 
     def _find_number(self, record: QueueRecord) -> QueueNumber:
         identity = (record.address, record.subscription)
-        # A noted drop is not applied yet, but its queue's number must not be found any more.
+        # A deferred drop is not applied yet, but the number of its queue must not be found any more.
         dropped = {number for noted in self._noted for number in noted.dropped}
         for known in self._medium.queues.values():
             if known.number not in dropped and (known.address, known.subscription) == identity:
                 return record.number or known.number
         if not record.number and identity not in self._promised:
-            # Remembered before the queue is written, so that a second question gets the same number.
+            # Stored before the queue is written, so that a second call gets the same number.
             self._promised[identity] = self._next_number()
         return record.number or self._promised[identity]
 
@@ -372,7 +371,7 @@ class VolatileJournal(Journal):
         self._pass("before drop", Changes())
         with self._lock:
             self._check_open()
-            # Noted changes are written with whatever is written next, as `note` promises.
+            # Deferred changes are written with the next write, as `note` promises.
             for noted in self._noted:
                 self._medium.apply(noted)
             self._noted.clear()
@@ -381,7 +380,7 @@ class VolatileJournal(Journal):
         self._pass("after drop", Changes())
 
     def _forget_numbers(self, numbers: Sequence[QueueNumber]) -> None:
-        """Give what they were promised to another number when it is named again. The lock is held."""
+        """Drop the queues that these numbers were promised to, so that each gets another number next time. The lock is held."""
         self._promised = {identity: known for identity, known in self._promised.items() if known not in numbers}
 
     def close(self, *, clean: bool) -> None:
@@ -395,11 +394,11 @@ class VolatileJournal(Journal):
             self._medium.is_clean = clean
             self._medium.holder = None
             if clean:
-                # After a clean end no delivery is unknown, so no message needs to be flagged by a mark.
+                # After a clean end no delivery is unknown, so no mark is needed to flag messages as redelivered.
                 self._medium.marks.clear()
 
     def crash(self) -> None:
-        """Die: nothing more is written, and what was only noted is lost."""
+        """Simulate the death of the process: nothing more is written, and deferred changes are lost."""
         with self._lock:
             if not self._crashed and not self._closed:
                 self._medium.holder = None
@@ -411,7 +410,7 @@ class VolatileJournal(Journal):
             return
         try:
             self._tap(point, changes)
-        # The journal dies at this point, before the exception unwinds through code that would still write.
+        # The journal ends here, before the exception unwinds through code that would still write.
         except Crash:
             self.crash()
             raise
@@ -422,6 +421,6 @@ class VolatileJournal(Journal):
 
 
 def _foreign(envelope: Envelope) -> Envelope:
-    """Return a message as it comes from a store: what is pickled in it is not this process's own."""
+    """Return a message as a store returns it: a pickled object in it counts as foreign."""
     body = envelope.body
     return replace(envelope, body=ObjectBody(body.data, local=False)) if isinstance(body, ObjectBody) else envelope
