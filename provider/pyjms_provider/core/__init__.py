@@ -1,5 +1,5 @@
-"""The broker's core: machines without locks, and composites with one short lock each.
+"""The broker's core: parts without locks, and composites with one short lock each.
 
-Nothing here reads a clock, opens a socket or starts a thread. Time comes in with the call or from the injected clock;
-what is to be done afterwards goes out as return values, so that no lock is held while anybody else's code runs.
+Nothing here reads a clock, opens a socket or starts a thread. Times are arguments, or are read from the injected clock;
+follow-up work is returned to the caller, so that no lock is held while foreign code runs.
 """

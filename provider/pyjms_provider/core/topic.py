@@ -1,7 +1,7 @@
 """Topics and their subscriptions: a topic passes each message to its subscriptions and stores nothing (§2; JMS 1.1 §6).
 
-A subscription is the queue between a topic and one subscriber. Where many selectors ask for values of the same identifiers, as ``account = '17'`` does,
-only those are evaluated that ask for the message's own values (`pyjms.spi.selector.headers`).
+A subscription is the queue between a topic and one subscriber. Where many selectors compare the same identifiers with values, as ``account = '17'`` does,
+only those are evaluated whose values the message has (`pyjms.spi.selector.headers`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionTerms:
-    """What a subscriber asked for. A durable subscription whose terms change is another one (§6.11.1)."""
+    """The terms of a subscription. A durable subscription whose terms change becomes another one (§6.11.1)."""
 
     topic: Address
     selector_text: str | None
@@ -58,7 +58,7 @@ class SubscriptionTerms:
         return cls(topic=request.address, selector_text=text, no_local=request.no_local)
 
     def is_same(self, other: Self) -> bool:
-        """Return whether they ask for the same: white space in a selector makes no difference."""
+        """Return whether they are equivalent: white space in a selector makes no difference."""
         return (
             self.topic == other.topic
             and self.no_local == other.no_local
@@ -67,7 +67,7 @@ class SubscriptionTerms:
 
 
 class Subscription(Queue):
-    """A queue that a topic fills with what its subscriber wants; messages are selected before they are stored."""
+    """A queue that a topic fills with the messages that match its subscriber's terms; messages are selected before they are stored."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class Subscription(Queue):
         """The connection of the present subscriber, or of the last one; `no_local` means this connection."""
         self.is_durable = is_durable
         self.user: object | None = None
-        """Who has it, known by being the same; None: nobody. Guarded by the lock of the virtual host."""
+        """The consumer that uses it, compared by identity; None: no consumer. Guarded by the lock of the virtual host."""
 
     def accept(self, reference: MessageReference) -> bool:
-        """Return whether the subscriber wants the message: `no_local` and the selector allow it (§6.11)."""
+        """Return whether the subscription matches the message, by `no_local` and the selector (§6.11)."""
         return (
             super().accept(reference)
             and not self.leaves_out(reference)
@@ -104,7 +104,7 @@ class Subscription(Queue):
 
     @property
     def is_active(self) -> bool:
-        """Whether a subscriber has it."""
+        """Whether a consumer uses it."""
         return self.user is not None
 
     @property
@@ -112,7 +112,7 @@ class Subscription(Queue):
         return self.name if self.is_durable else None
 
     def leaves_out(self, reference: MessageReference) -> bool:
-        """Return whether the message was published through the subscriber's own connection, and that matters."""
+        """Return whether `no_local` excludes the message, as it was published through the subscriber's own connection."""
         return self.terms.no_local and reference.origin == self.subscriber
 
 
@@ -124,20 +124,20 @@ _number = itemgetter(0)
 
 
 class Addressees:
-    """The subscriptions of one topic, grouped by selector, at one time."""
+    """An immutable table of the subscriptions of one topic, grouped by selector."""
 
     __slots__ = ("_alone", "_by_names", "everybody", "groups")
 
     def __init__(self, groups: Iterable[tuple[Subscription, ...]] = ()) -> None:
-        """`groups`: those of one selector each."""
+        """`groups`: the subscriptions of one selector each."""
         self.groups: tuple[_Group, ...] = tuple((each[0].selector, each) for each in groups if each)
-        """Selectors, and who has them."""
+        """Selectors, and the subscriptions that have them."""
         has_selectors = any(selector is not None for selector, _ in self.groups)
         self.everybody = None if has_selectors else tuple(group for _, group in self.groups)
-        """All of them, if none has a selector; else None."""
+        """All subscriptions, if none has a selector; otherwise None."""
         by_names: dict[tuple[str, ...], list[tuple[int, _Numbered]]] = {}
         alone: list[_Numbered] = []
-        # Numbered, so that the groups that are found by values and the others can be put into one order again.
+        # Numbered, so that the groups found by values and the others can be merged into one order.
         for numbered in enumerate(self.groups):
             selector = numbered[1][0]
             equalities = () if selector is None else selector.equalities
@@ -147,9 +147,9 @@ class Addressees:
             else:
                 alone.append(numbered)
         self._by_names: list[tuple[tuple[str, ...], dict[int, list[_Numbered]]]] = []
-        """By the names of identifiers: by key, the groups whose selectors only messages with that key can match."""
+        """By the names of identifiers, then by key: the groups whose selectors only messages with that key can match."""
         for names, found in by_names.items():
-            # For few selectors evaluating each costs less than reading the key of every message.
+            # Evaluating a few selectors costs less than reading the key of every message.
             if len(found) <= _MANY:
                 alone += [numbered for _, numbered in found]
             else:
@@ -160,11 +160,11 @@ class Addressees:
         self._alone = sorted(alone, key=_number)
 
     def wanting(self, envelope: Envelope) -> Iterator[tuple[Subscription, ...]]:
-        """Yield the groups whose selectors the message satisfies, in their order. Raises `NotInMemoryError`."""
+        """Yield the groups whose selectors match the message, in their order. Raises `NotInMemoryError`."""
         candidates = self._alone
         if self._by_names:
             candidates = sorted([*candidates, *self._found(envelope)], key=_number)
-        # Evaluated all the same: a key says only which messages cannot match.
+        # Evaluated all the same: a key only excludes messages that cannot match.
         for _, (selector, group) in candidates:
             if selector is None or selector.matches(envelope):
                 yield group
@@ -186,31 +186,31 @@ _NO_POLICY: Final = QueuePolicy()
 class Topic(Channel):
     """Routes to one subscription channel each; a message without receivers is acknowledged and discarded (§5.2.4).
 
-    Publishing works on the receivers as they were when it began, and takes the lock only if some have come or gone since
+    Publishing works on a snapshot of the receivers, and takes the lock only if subscriptions were added or removed since
     the last message. Subscriptions are grouped by selector text, so that a selector is evaluated once for a message,
-    however many subscriptions share it, and found by the values that selectors ask for.
+    however many subscriptions share it, and groups are found by the values that their selectors compare with.
     """
 
     def __init__(
         self, name: str, store: MessageStore, policy: QueuePolicy = _NO_POLICY, trace: MessageTrace | None = None
     ) -> None:
-        """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's. `trace` hears of messages without receivers."""
+        """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's. `trace` records messages without receivers."""
         super().__init__(name, store)
         self.policy = policy
         self.needs_admission = policy.changes_messages
-        """Whether the policy says something of each message that comes."""
+        """Whether the policy requires checks of each incoming message."""
         self.journal: QueueJournal | None = None
-        """Nothing is kept for the topic itself; its durable subscriptions are."""
+        """Nothing is stored for the topic itself, only for its durable subscriptions."""
         self._lock = Lock()
         self._closed = False
         self._trace = trace if trace is not None and trace.every_step else None
         self._members: dict[str | None, dict[Subscription, None]] = {}
-        """The subscriptions by selector text: to find one among thousands, in the order in which they came."""
+        """The subscriptions by selector text, to find one among thousands; in the order in which they were added."""
         self._addressees: Addressees | None = Addressees()
-        """The same for publishing; None: some have come or gone, and the next message makes it anew."""
+        """The snapshot for publishing; None: subscriptions were added or removed, and the next message rebuilds it."""
         self._receivers: tuple[Receiver, ...] = ()
 
-    # What it is
+    # Properties
 
     @property
     def is_synchronous(self) -> bool:
@@ -218,7 +218,7 @@ class Topic(Channel):
 
     @property
     def is_reliable(self) -> bool:
-        """Nothing is kept here that could be lost; each subscription answers for itself."""
+        """Nothing is stored here that could be lost; each subscription answers for itself."""
         return all(subscription.is_reliable for subscription in self.subscriptions)
 
     @property
@@ -244,7 +244,7 @@ class Topic(Channel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
-            # Made anew by the next message, and not here: thousands of subscriptions may come one after the other.
+            # Rebuilt by the next message, and not here: thousands of subscriptions may be added one after the other.
             self._addressees = None
             self._members.setdefault(subscription.terms.selector_text, {})[subscription] = None
 
@@ -260,8 +260,8 @@ class Topic(Channel):
                 self._members.pop(text, None)
 
     def _grouped(self) -> Addressees:
-        """Return the subscriptions by selector, as they are now."""
-        # Read once: an immutable table, so publishing takes the lock only after a subscription came or left.
+        """Return the current snapshot of the subscriptions by selector."""
+        # Read once: an immutable table, so publishing takes the lock only after a subscription was added or removed.
         addressees = self._addressees
         if addressees is None:
             with self._lock:
@@ -269,13 +269,13 @@ class Topic(Channel):
         return addressees
 
     def add_receiver(self, receiver: Receiver) -> None:
-        """Connect a receiver that is no subscription: it gets each message at once, and nothing is kept for it."""
+        """Connect a receiver that is no subscription: it gets each message at once, and nothing is stored for it."""
         with self._lock:
             # A tuple that is replaced: publishing walks over it without the lock.
             self._receivers = (*self._receivers, receiver)
 
     def remove_receiver(self, receiver: Receiver) -> None:
-        """Disconnect such a receiver."""
+        """Disconnect a receiver that is no subscription."""
         with self._lock:
             self._receivers = tuple(other for other in self._receivers if other is not receiver)
 
@@ -284,7 +284,7 @@ class Topic(Channel):
     def enqueue(self, reference: MessageReference, transaction: Transaction | None = None) -> bool:
         """Pass the message on now, and return the receivers' acknowledgement: False if one was negative (§2).
 
-        What a receiver did not take is the sender's affair; nothing is kept for it here.
+        A message that a receiver did not take is the sender's affair; nothing is stored for it here.
         """
         if self._closed:
             raise ChannelClosedError(f"{self._name} no longer exists")
@@ -293,9 +293,9 @@ class Topic(Channel):
     def pass_on(
         self, reference: MessageReference, wanting: Sequence[Subscription], transaction: Transaction | None = None
     ) -> bool:
-        """Do the same for the subscriptions that `wanting` has found."""
+        """Pass the message on to the subscriptions that `wanting` has returned."""
         store, passed, acknowledged = self.store, 0, True
-        # All holds before the first subscription has it: a consumer that settles at once would be the last holder else.
+        # All holds before the first subscription has it: a consumer that settles at once would otherwise be the last holder.
         store.acquire(reference, len(wanting))
         try:
             for subscription in wanting:
@@ -305,14 +305,13 @@ class Topic(Channel):
                     # The journal may have the message for it already.
                     subscription.defer_refused(reference)
                     store.release(reference)  # it ended while the message was on its way
-                # Counted after the subscription has taken it, or refused it:
-                # the holds of the rest are given back after an error.
+                # Counted after the subscription has taken it, or refused it: after an error the remaining holds are released.
                 passed += 1
             for receiver in self._receivers:
                 try:
                     if receiver.accept(reference):
                         acknowledged = receiver.handle(reference, transaction) and acknowledged
-                # The receiver has changed its mind since `accept`, which is no acknowledgement (§8.1.2).
+                # The receiver has refused it after `accept`, which is no acknowledgement (§8.1.2).
                 except NotAcceptedError:
                     continue
         except ProviderError:
@@ -321,12 +320,12 @@ class Topic(Channel):
             raise
         if not wanting and self._trace is not None:
             self._trace.unwanted(self._name, reference)
-        # The publisher's own hold, at the end: until then the message is in the store whatever the subscriptions do.
+        # The publisher's own hold, at the end: until then the message stays in the store whatever the subscriptions do.
         store.release(reference)
         return acknowledged
 
     def wanting(self, reference: MessageReference) -> list[Subscription]:
-        """Return the subscriptions that want the message."""
+        """Return the subscriptions that match the message."""
         wanting: list[Subscription] = []
         addressees = self._grouped()
         groups = addressees.everybody
@@ -334,18 +333,18 @@ class Topic(Channel):
             wanting.extend(
                 subscription
                 for subscription in group
-                # Asked in this order, without a call: few subscriptions have noLocal.
+                # Compared in this order, without a call: few subscriptions have noLocal.
                 if not subscription.terms.no_local or not subscription.leaves_out(reference)
             )
         return wanting
 
-    # A topic stores nothing, so there is nothing to deliver later, to redeliver, to browse or to acknowledge
+    # A topic stores nothing, so no message is delivered later, redelivered, browsed or acknowledged
 
     def deliver(self) -> bool:
         return True
 
     def redeliver(self, receiver: Receiver) -> None:
-        """Do nothing: what a synchronous channel passed on is no longer its own."""
+        """Do nothing: a synchronous channel does not keep what it has passed on."""
 
     def browse(self, message_filter: Filter | None = None) -> list[Envelope]:
         return []
@@ -373,6 +372,6 @@ class Topic(Channel):
             self._addressees = Addressees()
             self._members = {}
             self._receivers = ()
-        # Without the topic's lock, as each takes its own.
+        # Without the topic's lock, as each subscription takes its own.
         for subscription in subscriptions:
             subscription.close()

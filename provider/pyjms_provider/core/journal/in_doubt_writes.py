@@ -1,8 +1,8 @@
-"""Writes of which nobody knows whether they were made, and how that is settled while the broker runs (decision 0197).
+"""Writes whose outcome is unknown, and how they are settled while the broker runs (decision 0197).
 
-What only adds is withdrawn at once: the removal of what may be there is written before anything else, so that the store
-has what the broker has. A removal is kept in doubt: nobody gets the messages until the store answers whether the write is in it,
-or until whoever asked for it asks again, and it is written once more.
+A write that only adds is withdrawn at once: the removal of its messages is written before any other change, so that the store
+agrees with the broker. A removal stays in doubt: its messages are delivered to nobody until the store answers whether the write was
+made, or until the client that requested it asks again, and it is written again.
 A message that must go back to its queue, but cannot be read yet, waits in the same way.
 """
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1000
-"""After so long the store is asked again."""
+"""The interval at which the store is asked."""
 
 
 class InDoubtWrite(Protocol):
-    """A write that was not answered, and what depends on it."""
+    """A write without an answer, and its dependent steps."""
 
     @property
     def changes(self) -> Changes:
-        """What was written, or was not."""
+        """The changes that may have been written."""
         ...
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do what depends on it. May wait for the journal."""
+        """Complete or undo its dependent steps. May wait for the journal."""
         ...
 
 
 def is_outcome_unknown(error: Exception) -> bool:
-    """Return whether the outcome of a write is unknown that ended by `error`: the store did not answer, or it failed in an unforeseen way."""
-    # An error that nobody foresaw may have come before the write or after it, so it counts as no answer.
+    """Return whether `error` leaves the outcome of a write unknown: the store did not answer, or failed in an unforeseen way."""
+    # An unforeseen error may have been raised before the write or after it, so it counts as no answer.
     return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
 
 
 class RemovalInDoubt:
-    """Messages that were taken out of their queues, and may be there in the store."""
+    """Messages that were taken out of their queues, but may still be there in the store."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class RemovalInDoubt:
         reinstate: Callable[[Sequence[QueueEntry]], None],
         let_go: Callable[[Sequence[QueueEntry]], None] | None = None,
     ) -> None:
-        """`let_go`: lets go of them in memory; None: that is done."""
+        """`let_go`: releases them in memory; None: that is done."""
         self.changes: Final = changes
         self._entries = entries
         self._reinstate = reinstate
@@ -72,11 +72,11 @@ class RemovalInDoubt:
         return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
 
     def is_about(self, entries: Iterable[QueueEntry]) -> bool:
-        """Return whether one of `entries` is one of the messages."""
+        """Return whether it concerns one of `entries`."""
         return any(entry in self._entries for entry in entries)
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do as `InDoubtWrite` says: give back what is still in the store."""
+        """Put the messages that are still in the store back; as `InDoubtWrite`."""
         if not is_written:
             self._reinstate(self._entries)
         elif self._let_go is not None:
@@ -104,7 +104,7 @@ class MoveInDoubt:
         return f"the move of a message from {self._entry.queue.name} to {self._target.name}"
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do as `InDoubtWrite` says: have the one or the other in its queue."""
+        """Put the message into the one queue or the other; as `InDoubtWrite`."""
         if not is_written:
             self._reinstate([self._entry])
             return
@@ -112,24 +112,24 @@ class MoveInDoubt:
         for message in self.changes.messages:
             reference = message.reference
             reference.journaled = True
-            # The mover has let go of the message, and the queue that takes it may read it.
+            # The mover has released the message, and the queue that takes it may read it.
             self._store.adopt(reference, message.envelope)
             try:
                 self._target.enqueue(reference)
-            except ProviderError:  # the queue was destroyed, with all that it had
+            except ProviderError:  # the queue was destroyed, with all its messages
                 self._store.release(reference)
 
 
 class InDoubtWrites:
-    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
+    """The writes in doubt of one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
 
     def __init__(self, journal: Journal, clock: Clock, schedule: Callable[[Scheduled, int], None] | None) -> None:
         """`schedule` asks for a call of `run_due`, as in `Queue`."""
         self._journal = journal
         self._clock = clock
         self._schedule = schedule
-        # A right that is held while the store is asked: otherwise a thread that has found the write missing could give
-        # back what another one writes once more.
+        # Held while the store is asked: otherwise a thread that has found a write missing could put messages back
+        # whose removal another thread writes again.
         self._right = Lock()
         self._lock = Lock()
         self._waiting: list[InDoubtWrite] = []
@@ -137,39 +137,39 @@ class InDoubtWrites:
         self._has_lasting = False
 
     def add(self, doubt: InDoubtWrite) -> None:
-        """Take over what must be asked for. Does not wait."""
+        """Add a write in doubt. Does not wait."""
         with self._lock:
             self._waiting.append(doubt)
         _log.warning("PYJMS-BROKER-15 %s is in doubt, and what it took is held until the store answers", doubt)
         self._ask_soon()
 
     def remove_again(self, entries: Collection[QueueEntry], *, force: bool) -> bool:
-        """Write once more that `entries` were taken out of their queues, where that is in doubt; return whether nothing of it is any more.
+        """Write again that `entries` were taken out of their queues, where the first write is in doubt; return whether none of it is in doubt any more.
 
-        What has been found not to be written meanwhile is in its queue. Waits for the journal.
+        Messages whose removal turned out not to be written are in their queues. Waits for the journal.
         """
         with self._right:
             with self._lock:
-                # A message that is yet to be read again is neither settled nor in its queue: it is in doubt, too.
+                # A message that has yet to be read is neither settled nor in its queue: it is in doubt, too.
                 is_unread = any(entry in self._unread for entry in entries)
                 removals = [
                     doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.is_about(entries)
                 ]
             for doubt in removals:
                 try:
-                    # The same changes again: if the first write was made, they change nothing.
+                    # The same changes: if the first write was made, they change nothing.
                     self._journal.write(doubt.changes, force=force)
                 except ProviderError:
                     return False
                 doubt.end_doubt(self._clock.time_ms(), is_written=True)
                 with self._lock:
-                    # Only now: if its end fails, the write stays in doubt.
+                    # Not earlier: if `end_doubt` fails, the write stays in doubt.
                     self._waiting.remove(doubt)
                 _log.warning("PYJMS-BROKER-16 %s has been written, as it was asked for once more", doubt)
             return not is_unread
 
     def add_unread(self, entry: QueueEntry) -> None:
-        """Take over a message that is to be in its queue again, which has to read it first and cannot. Does not wait."""
+        """Add a message whose queue must read it to take it back, and cannot now. Does not wait."""
         with self._lock:
             self._unread.append(entry)
         _log.warning("PYJMS-BROKER-17 a message of %r comes back when it can be read", entry.queue.name)
@@ -180,7 +180,7 @@ class InDoubtWrites:
             self._schedule(self, self._clock.time_ms() + RETRY_MS)
 
     def add_unit(self, unit: UnitOfWork) -> None:
-        """Take over a unit whose write was not answered. Does not wait."""
+        """Add a unit whose write was not answered. Does not wait."""
         # A unit that only sent is withdrawn; one that has received waits, as its messages may be settled in the store.
         changes = unit.withdraw()
         if changes is None:
@@ -189,12 +189,12 @@ class InDoubtWrites:
             self._journal.note(changes)
 
     def add_until_restart(self) -> None:
-        """Note a doubt that nobody settles before the next start."""
-        # With this a stop does not close the journal as clean, so delivery marks stay and held messages come flagged.
+        """Note a doubt that cannot be settled before the next start."""
+        # So a stop does not close the journal as clean: delivery marks stay, and messages that were held are flagged.
         self._has_lasting = True
 
     def run_due(self, now_ms: int) -> int | None:
-        """Ask the store; return when to come again, in wall-clock ms; None: when asked."""
+        """Ask the store; return when to call again, in wall-clock ms; None: when asked."""
         self._ask()
         return now_ms + RETRY_MS if self._waiting or self._unread else None
 
@@ -206,22 +206,22 @@ class InDoubtWrites:
     def _ask(self) -> None:
         with self._right:
             with self._lock:
-                # Copies: writes of other threads come into doubt while the store is asked, and each question may wait.
+                # Copies: other threads may add writes while the store is asked, and each question may wait.
                 unread, waiting = list(self._unread), list(self._waiting)
             for entry in unread:
                 if self._is_over(partial(_is_back, entry), "what is to come back"):
                     with self._lock:
                         self._unread.remove(entry)
             for doubt in waiting:
-                # The store does not answer, so it is not asked about the others: each question may take as long.
+                # The store does not answer, so the rest is not asked for: each question may take as long.
                 if not self._is_over(partial(self._settle, doubt), doubt):
                     return
-                # Removed after its end, so that an end that fails leaves the doubt to be settled.
+                # Removed after `end_doubt`, so that a write whose end fails stays in doubt.
                 with self._lock:
                     self._waiting.remove(doubt)
 
     def _is_over(self, end: Callable[[], bool], subject: object) -> bool:
-        """Return what `end` does; if that fails, nobody tries again before the next start, so that all others go on."""
+        """Return the result of `end`; if that fails, leave the subject to the next start, so that the others are settled."""
         try:
             return end()
         except Exception:
@@ -230,7 +230,7 @@ class InDoubtWrites:
             return True
 
     def _settle(self, doubt: InDoubtWrite) -> bool:
-        """Ask about one doubt, and end it; return False if the store does not answer."""
+        """Ask about one write, and end its doubt; return False if the store does not answer."""
         try:
             is_written = self._is_written(doubt)
         except ProviderError:
@@ -240,13 +240,13 @@ class InDoubtWrites:
         return True
 
     def _is_written(self, doubt: InDoubtWrite) -> bool:
-        """Return whether a write was made. Raises `ProviderError` while nobody can tell."""
+        """Return whether a write was made. Raises `ProviderError` while the store cannot tell."""
         # One message decides for the whole write, as changes are written whole or not at all.
         for queue, reference, is_there in doubt.changes.witnesses():
             found = self._journal.holds(queue, reference)
             if found is not None:
                 return found is is_there
-        return False  # all its queues have ended, with what they had
+        return False  # all its queues have ended, with their messages
 
 
 def _is_back(entry: QueueEntry) -> bool:

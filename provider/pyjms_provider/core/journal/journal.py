@@ -1,7 +1,7 @@
-"""What a broker writes down so that it survives: changes, and the contract of the journals that keep them.
+"""The durable changes of a broker, and the contract of the journals that store them.
 
-A journal knows queues by number and messages by reference id. What must become true together is one `Changes`; it is
-written whole or not at all. The core decides, writes, and only then lets anybody see: a message is available after the
+A journal knows queues by number and messages by reference id. Changes that must take effect together are one `Changes`; it is
+written whole or not at all. The core decides, writes, and only then makes a change visible: a message is available after the
 change that added it was written, and an acknowledgement has returned after the change that removed the message was.
 
 All methods may be called from any thread, without a lock held, as they wait for I/O; none calls back.
@@ -27,23 +27,23 @@ QueueNumber = NewType("QueueNumber", int)
 
 
 Witness: TypeAlias = tuple[QueueNumber, MessageReference, bool]
-"""A queue, a message, and whether that is there if a write was made: if not, it is the other way round."""
+"""A queue, a message, and whether the message is there if a write was made; if not, it is the other way round."""
 
 
 @fact
 class NewMessage:
-    """A message, and the queues that it is added to: several for a topic with several durable subscriptions."""
+    """A message and the queues that it is added to: several for a topic with several durable subscriptions."""
 
     reference: MessageReference
     envelope: Envelope | None
-    """None: it was paged out while its transaction was open, which may be larger than memory, and the journal has it. One that is not
-    there any more is left out if nobody holds the reference; else nothing of the changes may be written."""
+    """None: it was paged out while its transaction was open, which may be larger than memory, and the journal has it. If it is no
+    longer there, it is left out when no queue holds the reference; otherwise nothing of the changes may be written."""
     queues: tuple[QueueNumber, ...]
 
 
 @fact
 class Removal:
-    """A message leaves one queue; with the last one the journal forgets it. Repeating it changes nothing."""
+    """A message leaves one queue; when it has left the last one the journal forgets it. Repeating it changes nothing."""
 
     queue: QueueNumber
     reference: MessageReference
@@ -51,28 +51,28 @@ class Removal:
 
 @fact
 class DuplicateMark:
-    """The producer's id of a message that was sent, remembered until then so that a second one is refused."""
+    """The duplicate id that a producer gave to a message, remembered until `until_ms` so that a second one is refused."""
 
     address: Address
     duplicate_id: str
     until_ms: int
-    """Milliseconds since 1970; 0: the message did not arrive after all."""
+    """Milliseconds since 1970 UTC; 0: the message did not arrive after all."""
     serial: int
-    """Marks of one address have different ones, in the order in which they were about to be written. Of two with the same the later one written stays."""
+    """Unique among the marks of one address, in the order in which they were about to be written. Of two marks of an id the one written later counts."""
     queue: QueueNumber | None = None
-    """Of the queue that its message is for: while that is not kept, the id is neither written nor forgotten, as it is written after the
-    queue has ended, and may be known to the next one of its name. None: it is a topic's, and written in any case."""
+    """The queue of its message: while that is not in the journal, the id is neither written nor forgotten, as it would be written after
+    the queue has ended, and apply to the next queue of that name. None: it is a topic's, and written in any case."""
     forgets_below: int = 0
-    """All marks of the address with lower serials may go: nobody remembers them any more."""
+    """Marks of the address with lower serials may be removed: they are no longer remembered."""
 
     def of_queue(self, queue: QueueNumber) -> DuplicateMark:
-        """Return it for that queue."""
+        """Return the mark for that queue."""
         return self if self.queue == queue else replace(self, queue=queue)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedBranch:
-    """A branch of a distributed transaction that is prepared (two-phase commit): its part is kept, and not yet true."""
+    """A branch of a distributed transaction that is prepared (two-phase commit): its changes are stored, and not yet in effect."""
 
     xid: Xid
     prepared_ms: int
@@ -80,7 +80,7 @@ class PreparedBranch:
 
 @dataclass(frozen=True, slots=True)
 class BranchOutcome:
-    """A prepared branch ends. `heuristic`: decided here, so it is remembered until the coordinator forgets it."""
+    """The end of a prepared branch. `heuristic`: an operator has decided, so it is remembered until the coordinator forgets it."""
 
     xid: Xid
     commit: bool
@@ -93,12 +93,12 @@ GroupNumber = NewType("GroupNumber", int)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """A reader group as it is kept, but for what it holds (`pyjms.spi.replay`)."""
+    """The stored definition of a reader group, without the messages that it holds (`pyjms.spi.replay`)."""
 
     number: GroupNumber
     name: str
     queue: QueueNumber
-    """Of the queue, or the durable subscription, that it reads; it goes with that."""
+    """The queue, or durable subscription, that it reads; the group ends with it."""
     selector_text: str | None
     generation: str
     low: int
@@ -108,18 +108,18 @@ class GroupRecord:
 
 @fact
 class Reservation:
-    """A message is a reader group's: `number` in it. Repeating it changes nothing."""
+    """A message is reserved for a reader group, as `number` in it. Repeating it changes nothing."""
 
     group: GroupNumber
     number: int
     reference: MessageReference
     count: int
-    """How often it was handed out then."""
+    """How often it had been handed out by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRecord:
-    """A staged unit as it is kept, but for its messages (`pyjms.spi.replay`)."""
+    """The stored definition of a staged unit, without its messages (`pyjms.spi.replay`)."""
 
     name: StageName
     messages: int
@@ -129,66 +129,66 @@ class StageRecord:
 
 @dataclass(slots=True, kw_only=True)
 class PipelineChanges:
-    """What reader groups and staged units add to `Changes`. With `staged`, the messages of the changes are that unit's."""
+    """The part of `Changes` for reader groups and staged units. With `staged`, the messages of the changes are that unit's."""
 
     groups: list[GroupRecord] = field(default_factory=list)
-    """Groups that are made, or taken over."""
+    """Groups that are made, or opened by another reader."""
     reserved: list[Reservation] = field(default_factory=list)
     acknowledged: list[tuple[GroupNumber, int]] = field(default_factory=list)
-    """Up to this number a group holds nothing any more; the messages are among the removals."""
+    """Up to this number a group no longer holds messages; the messages are among the removals."""
     released: list[GroupNumber] = field(default_factory=list)
-    """Groups that end; what they hold stays where it is."""
+    """Groups that end; the messages that they hold stay in the queue."""
     staged: StageRecord | None = None
     outcomes: list[tuple[StageName, bool]] = field(default_factory=list)
-    """Staged units that end, and whether their messages are there from now on. One that is not there is passed over."""
+    """Staged units that end, and whether their messages are available from now on. A unit that is not there is ignored."""
     markers: list[tuple[str, int]] = field(default_factory=list)
-    """Sinks, and the last epoch that was promoted."""
+    """Sinks, and the last epoch that each has promoted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """What must become durable together.
+    """Changes that become durable together.
 
-    With `prepared`, its messages and removals belong to that branch: they are kept, and take effect when the branch's
+    With `prepared`, its messages and removals belong to that branch: they are stored, and take effect when the branch's
     `BranchOutcome` is a commit; everything else takes effect at once.
     """
 
     messages: list[NewMessage] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
     counts: list[tuple[QueueNumber, MessageReference, int]] = field(default_factory=list)
-    """How often a message was delivered that came back to its queue."""
+    """Delivery counts of messages that were released to their queues."""
     marks: list[tuple[QueueNumber, int, ReferenceId]] = field(default_factory=list)
-    """Of a queue and a priority: no message above this id was delivered yet. After a crash the others are flagged. Of two the
-    higher one stays, whichever was written first, as several threads write them; 0 has a mark forgotten."""
+    """By queue and priority: no message above this id has been delivered yet. After a crash the others are flagged. Of two marks the
+    higher one counts, in whatever order they were written, as several threads write them; 0 removes a mark."""
     duplicates: list[DuplicateMark] = field(default_factory=list)
     definitions: list[QueueRecord] = field(default_factory=list)
-    """Queues of its messages that are not kept yet, with their numbers; one that is kept stays as it is."""
+    """Queues of its messages whose definitions are not stored yet, with their numbers; a stored definition is not changed."""
     dropped: list[QueueNumber] = field(default_factory=list)
-    """Queues and subscriptions that end, before all else in these changes; repeating it changes nothing. They become unknown, as
+    """Queues and subscriptions that end, before all other changes of this write; repeating it changes nothing. They become unknown, as
     by `Journal.drop_queue`; their messages may stay until the journal is opened again."""
     corrected: list[QueueRecord] = field(default_factory=list)
-    """Queues, with their numbers, that are kept in this form from now on, after all else, as by `Journal.define_queue`."""
+    """Queues, with their numbers, whose definitions are replaced by these, after all other changes, as by `Journal.define_queue`."""
     prepared: PreparedBranch | None = None
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
 
     def witnesses(self) -> Iterator[Witness]:
-        """Yield of each queue a message, and whether it is there once this is written: before, it is the other way round.
+        """Yield for each queue a message, and whether it is there once this is written: before, it is the other way round.
 
-        Those first that a message leaves, as these queues were kept before.
+        Queues that messages leave come first, as these were in the journal before.
         """
         of_removals = ((removal.queue, removal.reference, False) for removal in self.removals)
         of_messages = ((queue, each.reference, True) for each in self.messages for queue in each.queues)
-        # One for each queue: of a queue that has ended the journal says nothing, and the next one is asked.
+        # One for each queue: a journal cannot answer for a queue that has ended, and the next one is asked.
         known: set[QueueNumber] = set()
-        # Removals first: a message that leaves was there for certain, and its queue was kept.
+        # Removals first: a message that leaves was there for certain, and its queue was in the journal.
         for witness in chain(of_removals, of_messages):
             if witness[0] not in known:
                 known.add(witness[0])
                 yield witness
 
     def with_envelopes(self, read: Callable[[Sequence[ReferenceId]], Mapping[ReferenceId, Envelope]]) -> Changes:
-        """Return the same with the messages that were paged out, for a journal that has all of them in memory anyway.
+        """Return the changes with the messages that were paged out, for a journal that has all of them in memory anyway.
 
         `read`: as `Journal.read`. Raises `ResourceError` if one is lost.
         """
@@ -203,9 +203,9 @@ class Changes:
         return replace(self, messages=[each for each in messages if each.envelope is not None])
 
     def withdrawal(self) -> Changes:
-        """Return what has a journal forget their messages, which it may have, and the producers' ids of these."""
+        """Return the changes that remove these messages, which a journal may have, and their producers' duplicate ids."""
         return Changes(
-            # Removing what is not there changes nothing, so this is right whether the write was made or not.
+            # Removing an absent message changes nothing, so this is right whether the write was made or not.
             removals=[Removal(queue, message.reference) for message in self.messages for queue in message.queues],
             duplicates=[replace(mark, until_ms=0) for mark in self.duplicates],
         )
@@ -213,13 +213,13 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionKey:
-    """What names a durable subscription (JMS 1.1 §6.3)."""
+    """The identity of a durable subscription (JMS 1.1 §6.3)."""
 
     client_id: str
     name: str
 
     def __str__(self) -> str:
-        """Return how operators and access rules call it: ``CLIENT_ID:NAME``, and no other one so.
+        """Return its name for operators and access rules, ``CLIENT_ID:NAME``, which is unique.
 
         A colon in the client id is ``~1``, and a tilde in it ``~0``: they mean nothing in URLs, shells and patterns.
         """
@@ -229,11 +229,11 @@ class SubscriptionKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:
-    """A queue, or a durable subscription, as it is kept."""
+    """The stored definition of a queue, or of a durable subscription."""
 
     number: QueueNumber
     address: Address
-    """Of the queue; of the topic, for a subscription."""
+    """The queue's, or, for a subscription, the topic's."""
     subscription: SubscriptionKey | None = None
     selector_text: str | None = None
     no_local: bool = False
@@ -243,7 +243,7 @@ class QueueRecord:
 
 @fact
 class RecoveredEntry:
-    """One message in one queue as it was found; its body stays where it is until somebody reads it."""
+    """A recovered message in one queue; its body stays on the disk until it is read."""
 
     queue: QueueNumber
     reference: MessageReference
@@ -262,11 +262,11 @@ class RecoveredBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredGroup:
-    """A reader group and what it holds: number, message, and how often that was handed out."""
+    """A reader group and the messages that it holds: number, message, and how often it was handed out."""
 
     record: GroupRecord
     reserved: Sequence[tuple[int, ReferenceId, int]]
-    """By number. One whose message is not among the entries was set aside, as it could not be understood."""
+    """By number. A message that could not be understood was quarantined, and is not among the entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +279,7 @@ class RecoveredStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """All that a journal has kept. `entries` is read once; those of a queue come in the order in which messages were added."""
+    """All that a journal has stored. `entries` is read once; those of a queue come in the order in which messages were added."""
 
     queues: Sequence[QueueRecord]
     entries: Iterator[RecoveredEntry]
@@ -288,48 +288,48 @@ class Recovery:
     duplicates: Sequence[DuplicateMark]
     marks: Sequence[tuple[QueueNumber, int, ReferenceId]]
     was_closed: bool
-    """Whether the last holder closed the journal: then nothing was being delivered, and marks mean nothing."""
+    """Whether the last owner closed the journal: then no message was being delivered, and marks mean nothing."""
     last_id: ReferenceId
-    """The highest reference id that is in use; new ones must be higher."""
+    """The highest reference id in use; new ones must be higher."""
     groups: Sequence[RecoveredGroup] = ()
     stages: Sequence[RecoveredStage] = ()
     stage_markers: Sequence[tuple[str, int]] = ()
 
 
 class JoinedTransaction(ABC):
-    """A transaction of the application's in the database where a journal keeps what it keeps; both end together."""
+    """A transaction of the application in the database of a journal; the broker's changes are committed or rolled back with it."""
 
     may_be_committed: bool = False
-    """False until its commit is begun: what ends `write` earlier rolls it back. And again when something else than a `ProviderError` has ended
-    the commit while the database surely had the transaction open, so that it was rolled back."""
+    """False until its commit is begun: an error of `write` before that rolls it back. False again when another error than a `ProviderError`
+    has ended the commit while the database surely had the transaction open, so that it was rolled back."""
 
     @abstractmethod
     def write(self, changes: Changes, *, force: bool) -> None:
-        """Write `changes` in the application's transaction, and commit it. Raises as `Journal.write`, and what the application's hooks raise."""
+        """Write `changes` in the application's transaction, and commit it. Raises as `Journal.write`, and the errors of the application's hooks."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit it without changes of the broker's. Raises as `write`."""
+        """Commit it without changes of the broker. Raises as `write`."""
 
 
 class Journal(ABC):
-    """Keeps changes. One broker holds it at a time; opening a held one raises `ResourceError` that names the holder."""
+    """Stores changes. One broker owns it at a time; opening one that is owned raises `ResourceError`, which names the owner."""
 
     is_held: bool = True
-    """Whether no other broker can hold it now, as far as is known. While that is not so, nothing that is kept may be handed out
-    before a write, or `confirm`, has succeeded."""
+    """Whether no other broker can own it now, as far as is known. While this is false, no durable message may be delivered before a
+    write, or `confirm`, has succeeded."""
 
     failed_writes: int = 0
     """How many writes were refused, or not answered."""
 
     @property
     def trouble(self) -> str | None:
-        """Why no message can be kept now, as far as is known; None: nothing is known to be in the way. Any thread; does not wait."""
+        """Why no message can be written now, as far as is known; None: no reason is known. Any thread; does not wait."""
         return None
 
     @property
     def is_reliable(self) -> bool:
-        """Whether what it keeps survives the process (JBoss Messaging Core §4)."""
+        """Whether its content survives the process (JBoss Messaging Core §4)."""
         return True
 
     @property
@@ -339,9 +339,9 @@ class Journal(ABC):
 
     @abstractmethod
     def recover(self, progress: Callable[[int], None]) -> Recovery:
-        """Return what was kept; called once, before anything is written. `progress` hears how many entries were read.
+        """Return its content; called once, before anything is written. `progress` is called with the number of entries read so far.
 
-        A row that cannot be understood is set aside, reported in the log, and never keeps others from being read.
+        A row that cannot be understood is quarantined and reported in the log; it never keeps others from being read.
         """
 
     @abstractmethod
@@ -349,51 +349,51 @@ class Journal(ABC):
         """Return when `changes` survive the death of this process; with `force` also the loss of power.
 
         Calls that wait at the same time share one commit. Raises `ResourceError` when nothing was written (disk full,
-        database locked or gone), `InDoubtError` when it is not known whether it was.
+        database locked or gone), `InDoubtError` when the outcome is unknown.
         """
 
     def add(self, reference: MessageReference, envelope: Envelope, queue: QueueNumber) -> None:
         """Return when a message of one queue survives a loss of power. Raises as `write`.
 
-        It is what every durable send by itself comes to, so a journal may have a shorter way for it.
+        The write of each durable single send, so a journal may implement it in a faster way.
         """
         self.write(Changes(messages=[NewMessage(reference, envelope, (queue,))]), force=True)
 
     @property
     def can_join(self) -> bool:
-        """Whether `join` is there."""
+        """Whether `join` is supported."""
         return False
 
     def join(self, transaction: object) -> JoinedTransaction:
-        """Return what writes in a transaction of the application's. Raises `CapabilityError`, `ResourceError`."""
+        """Return a writer in the application's transaction. Raises `CapabilityError`, `ResourceError`."""
         raise CapabilityError("this store is no database that an application could have a transaction in")
 
-    def confirm(self) -> None:  # noqa: B027 - most journals cannot get another holder unseen
-        """Find out that it is held, as a write that changes nothing would. Waits. Raises as `write`."""
+    def confirm(self) -> None:  # noqa: B027 - most journals cannot lose their ownership unnoticed
+        """Check that this broker still owns it, as an empty write would. Waits. Raises as `write`."""
 
     @abstractmethod
     def note(self, changes: Changes) -> None:
-        """Have `changes` written before or with what is written next, and at the latest by `close`. Does not wait."""
+        """Write `changes` before or with the next write, and at the latest at `close`. Does not wait."""
 
     @abstractmethod
     def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
-        """Return whether a message is on a queue, which says what became of a write that was not answered.
+        """Return whether a message is in a queue, which tells the outcome of a write that was not answered.
 
-        None: that queue is not kept, or no longer, so it says nothing. What was to be written before is written by then, or never will be. Raises as `write` while nobody can tell.
+        None: the queue is not stored, or no longer, which tells nothing. Earlier writes are finished by then, or never will be. Raises as `write` while the outcome cannot be told.
         """
 
     @abstractmethod
     def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
         """Return messages that were added, or paged out; those that are no longer there are left out.
 
-        Raises `ResourceError`. A body that cannot be decoded is set aside, reported, and left out.
+        Raises `ResourceError`. A body that cannot be decoded is quarantined, reported, and left out.
         """
 
     @abstractmethod
     def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
-        """Keep messages that need not survive, or whose transaction is open, to make room in memory; `read` gives them back.
+        """Store messages that need not survive, or whose transaction is open, to make room in memory; `read` returns them.
 
-        They may be added by `write` without their envelopes, while they were not dropped. Raises `ResourceError`.
+        Until they are dropped, `write` may add them without their envelopes. Raises `ResourceError`.
         """
 
     @abstractmethod
@@ -402,56 +402,55 @@ class Journal(ABC):
 
     @abstractmethod
     def define_queue(self, record: QueueRecord) -> QueueNumber:
-        """Keep a queue or a durable subscription, and return its number; `record.number` 0 asks for one.
+        """Store the definition of a queue or a durable subscription, and return its number; `record.number` 0 asks for a new one.
 
-        One that is kept under the same address and subscription key keeps its number, so that two threads which name a
-        new queue at the same time get the same.
+        A definition with the same address and subscription key keeps its number, so that two threads that name a new queue at
+        the same time get the same number.
         """
 
     @abstractmethod
     def number_of(self, record: QueueRecord, *, anew: bool = False) -> QueueNumber:
-        """Return the number that a queue has, or that it will have when it is kept. Does not wait.
+        """Return the number that a queue has, or will have when its definition is stored. Does not wait.
 
-        `anew`: one that no queue has, for a queue that takes the place of one of that name: that is `dropped`, and this one `corrected`, in the
-        same changes.
+        `anew`: a number that no queue has, for a queue that replaces one of the same name: the old one is `dropped`, and this one `corrected`,
+        in the same changes.
         """
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:
-        """Forget a queue or a subscription with all its messages, and the reader groups that read it. Raises as `write`.
+        """Remove a queue or a subscription with all its messages, and the reader groups that read it. Raises as `write`.
 
-        With a queue go the ids that producers chose for its messages: they must not keep new ones from the next queue of
-        its name. Those of a topic stay when a subscription to it goes.
+        The duplicate ids of a queue's messages are removed with it: they must not refuse messages to the next queue of
+        its name. Those of a topic stay when a subscription to it ends.
         """
 
-    def hasten(self) -> None:  # noqa: B027 - not every journal waits for somebody else
-        """Hear that it is about to be closed: from now on calls wait no longer than they must for what does not answer. Does not wait."""
+    def hasten(self) -> None:  # noqa: B027 - not every journal waits for another process
+        """Announce that it is about to be closed: from now on calls wait no longer than they must for a store that does not answer. Does not wait."""
 
     @abstractmethod
     def close(self, *, clean: bool) -> None:
-        """Write what was noted and let go of the journal. May be repeated; calls of `note` are ignored from then on.
+        """Write deferred changes and release the store. May be repeated; calls of `note` are ignored from then on.
 
-        `clean`: nothing is being delivered any more, so delivery marks are forgotten.
+        `clean`: no message is being delivered any more, so delivery marks are removed.
         """
 
 
-# Messages that a journal found again, many at a time: a million of them must not take as many objects to be known.
+# Recovered messages, many at a time: a million of them must not take a million objects.
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredRun:
-    """Messages of one queue and one priority about which there is nothing else to know.
+    """Messages of one queue and one priority without any other attributes.
 
-    They are PERSISTENT, in this queue alone, never expire, are not scheduled, and were never delivered as far as is
-    written.
+    They are PERSISTENT, in this queue alone, never expire, are not scheduled, and have no recorded delivery.
     """
 
     queue: QueueNumber
     priority: int
     ids: Sequence[int]
-    """Growing."""
+    """Ascending."""
     sizes: Sequence[int]
-    """So many bytes each of them takes in the journal."""
+    """The bytes that each of them takes in the journal."""
 
     def __iter__(self) -> Iterator[RecoveredEntry]:
         for message_id, size in zip(self.ids, self.sizes, strict=True):
@@ -459,24 +458,24 @@ class RecoveredRun:
 
 
 class RecoveredRuns(Iterator[RecoveredEntry]):
-    """The entries of a recovery, one by one; or, for who can take many at once, `but_for`. Either is read, and once.
+    """The entries of a recovery, one by one, or through `but_for`, many at once. Either is read, and once.
 
     Those of a queue come in the order in which they were added.
     """
 
     def __init__(self, runs: Iterator[Iterable[RecoveredEntry]]) -> None:
         self.runs = runs
-        """`RecoveredRun`, and other entries a few at a time. Those of a queue and a priority come in the order in which they
-        were added, and no run begins before another one that it follows, or before other entries that it follows."""
+        """`RecoveredRun`, and other entries a few at a time. Those of a queue and a priority come in the order in which they were added,
+        and no run begins before a run, or entries, that it follows."""
         self._entries = self.but_for(lambda _: False)
 
     def __next__(self) -> RecoveredEntry:
         return next(self._entries)
 
     def but_for(self, takes: Callable[[RecoveredRun], bool]) -> Iterator[RecoveredEntry]:
-        """Yield, one by one, all entries but those of runs that `takes` has taken, and returned True for.
+        """Yield, one by one, all entries but those of runs for which `takes` has returned True.
 
-        To a queue whose order is not that of priorities, runs that overlap are one.
+        Overlapping runs are merged: a queue whose order is not by priority needs its messages by age.
         """
         waiting: list[RecoveredRun] = []
         last = 0
@@ -498,14 +497,14 @@ def _message(entry: RecoveredEntry) -> ReferenceId:
 
 
 def plain_reference(message_id: int, priority: int, size: int) -> MessageReference:
-    """Return the reference of a message of a run, as a journal finds it."""
+    """Return the reference of a message of a run, as a journal recovers it."""
     reference = MessageReference(ReferenceId(message_id), None, 0, priority, True)
     reference.size = size + MESSAGE_OVERHEAD
     return reference
 
 
 def in_runs(entries: Iterable[RecoveredEntry]) -> RecoveredRuns:
-    """Return entries, which come one by one, as runs as far as that can be."""
+    """Return entries, given one by one, in runs as far as possible."""
     return RecoveredRuns(
         found if lane is None else _run(*lane, found)
         for lane, found in ((lane, list(found)) for lane, found in groupby(entries, _lane))
@@ -514,7 +513,7 @@ def in_runs(entries: Iterable[RecoveredEntry]) -> RecoveredRuns:
 
 def _lane(entry: RecoveredEntry) -> tuple[QueueNumber, int] | None:
     reference = entry.reference
-    # A compact message is made again from its id, priority and size, so nothing else may be known of it.
+    # A compact message is rebuilt from its id, priority and size, so it may have no other attributes.
     is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
     return None if is_special or not reference.reliable else (entry.queue, reference.priority)
 

@@ -1,4 +1,4 @@
-"""How a virtual host writes down what must survive: write first, let others see afterwards."""
+"""The storage manager of a virtual host: durable changes are written first, and become visible afterwards."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _LOOK_S: Final = 0.1
-"""How often `WorkUnderWay.end` looks again: a call that a second signal ended in the midst may not have set the signal."""
+"""How often `WorkUnderWay.end` polls: a call that a second signal cut short may not have set the event."""
 
 
 class RunsWork(Protocol):
-    """Calls a function, and returns what that returns."""
+    """Calls a function and returns its result."""
 
     def __call__(self, act: Callable[[], _T], /) -> _T: ...
 
 
 class WorkUnderWay:
-    """Counts the work under way in a host, so that its journal is not closed before that has ended. Every durable send is counted, so it takes no lock."""
+    """Counts the operations under way in a host, so that its journal is closed only after they have ended. Every durable send is counted, so it takes no lock."""
 
     __slots__ = ("_idle", "entries", "is_ending")
 
     def __init__(self) -> None:
         self.entries: deque[None] = deque()
-        """One for each that works."""
+        """One entry for each operation."""
         self.is_ending = False
         self._idle = Signal()
 
     def do(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns. Raises `ClosedError` if the end has begun."""
+        """Return the result of `act`. Raises `ClosedError` once `end` has begun."""
         entries = self.entries
         try:
-            # Appended before the flag is read; `end` sets the flag before it looks at the entries. One sees the other.
+            # Appended before the flag is read, while `end` sets the flag before it looks at the entries: one of the two sees the other.
             entries.append(None)
             if self.is_ending:
                 raise self.closed()
             return act()
         finally:
             entries.pop()
-            # Asked without a lock; `end` looks by itself every `_LOOK_S`, so a signal that is missed costs a moment.
+            # Read without a lock; `end` polls every `_LOOK_S`, so a missed signal costs a moment.
             if self.is_ending:
                 self.tell_if_idle()
 
@@ -78,19 +78,19 @@ class WorkUnderWay:
             self._idle.set()
 
     def closed(self) -> ClosedError:
-        """Return why nothing new begins."""
+        """Return the error for an operation that would begin now."""
         return ClosedError("the broker is being stopped")
 
     def end(self) -> None:
-        """Let nothing new begin, and return when what was begun has ended."""
+        """Refuse new operations, and return when those under way have ended."""
         self.is_ending = True
-        while self.entries:  # a worker waits for nothing but the disk
+        while self.entries:  # an operation waits for nothing but the disk
             self._idle.wait(_LOOK_S)
 
 
 def _changes(reference: MessageReference, envelope: Envelope, queues: tuple[QueueJournal, ...]) -> Changes:
-    """Return what is to be written of a message for these queues, which may not be kept yet."""
-    # Set before the write: a journal keeps a message of one queue as one row, and others with rows for each queue.
+    """Return the changes that add a message to these queues, whose definitions may not be written yet."""
+    # Set before the write: a journal stores a message of one queue as one row, and a shared one with a row for each queue.
     reference.shared = len(queues) > 1
     changes = Changes(messages=[NewMessage(reference, envelope, tuple([kept.number for kept in queues]))])
     for kept in queues:
@@ -99,7 +99,7 @@ def _changes(reference: MessageReference, envelope: Envelope, queues: tuple[Queu
 
 
 def note_definitions(queues: Iterable[QueueJournal]) -> None:
-    """Have queues hear that their definitions are written."""
+    """Note that the definitions of these queues are written."""
     for kept in queues:
         kept.was_defined()
 
@@ -108,7 +108,7 @@ _log = logging.getLogger(__name__)
 
 
 class StorageManager:
-    """Writes a host's changes to its journal. All methods may wait for I/O, so no lock is held by who calls them."""
+    """Writes a host's changes to its journal. All methods may wait for I/O, so the caller holds no lock."""
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class StorageManager:
     ) -> None:
         """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death.
 
-        `schedule`: asks the housekeeper to come.
+        `schedule`: asks the housekeeper for a call at a time.
         """
         self.journal = journal
         self._store = store
         self._work = WorkUnderWay()
         self.work: Final[RunsWork] = self._work.do
-        """Returns what the act returns, and holds off the end of the journal until it does. Raises `ClosedError` once the end has begun."""
+        """Returns the result of a function, and keeps the journal open until it has ended. Raises `ClosedError` once the end has begun."""
         self.force_acknowledgements = force_acknowledgements
         self.in_doubt_writes = InDoubtWrites(journal, clock, schedule)
         self._clock = clock
@@ -135,13 +135,13 @@ class StorageManager:
     # The end
 
     def end(self) -> None:
-        """Let nothing new begin, and return when what is under way has been written or refused."""
+        """Refuse new operations, and return when those under way have been written or refused."""
         self._work.end()
 
     # Destinations
 
     def define_later(self, address: Address, policy: QueuePolicy | None = None) -> QueueJournal:
-        """Keep a queue that somebody has named, and its own policy if it has one, from its first message on. Does not wait."""
+        """Return the journal record of a queue that a client has named; its definition, with its own policy if any, is written with its first message. Does not wait."""
         return self._later(_queue_record(QueueNumber(0), address, policy))
 
     def _later(self, record: QueueRecord, *, anew: bool = False) -> QueueJournal:
@@ -149,63 +149,63 @@ class StorageManager:
         return QueueJournal(self.journal, self._clock, number, replace(record, number=number))
 
     def define(self, kept: QueueJournal) -> None:
-        """Keep a queue from now on. Raises `ResourceError`."""
+        """Write the definition of a new queue or subscription. Raises `ResourceError`."""
         assert kept.definition is not None, "it is new"
         self.journal.define_queue(kept.definition)
         kept.was_defined()
 
     def alter_queue(self, kept: QueueJournal, address: Address, policy: QueuePolicy) -> None:
-        """Keep another policy of a queue. Raises `ResourceError`."""
+        """Write a new policy of a queue. Raises `ResourceError`."""
         self.journal.define_queue(_queue_record(kept.number, address, policy))
         kept.was_defined()
 
     def correct(self, kept: QueueJournal, address: Address, policy: QueuePolicy | None) -> None:
-        """Have the journal keep the policy that a queue has, whatever was written before. Does not wait."""
+        """Have the journal store the queue's present policy, whatever was written before. Does not wait."""
         self.journal.note(Changes(corrected=[_queue_record(kept.number, address, policy)]))
 
     def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> QueueJournal:
-        """Keep a durable subscription. Raises `ResourceError`; with any other error none is kept."""
+        """Write the definition of a durable subscription. Raises `ResourceError`; after any other error there is none."""
         kept = self._later(_subscription_record(key, terms))
         try:
             self.define(kept)
         except Exception as error:
             if is_outcome_unknown(error):
-                # It may be in the store: its removal is written before anything else.
+                # It may be in the store: its removal is written before any other change.
                 self.journal.note(Changes(dropped=[kept.number]))
             raise
         return kept
 
     def succeed_later(self, key: SubscriptionKey, terms: SubscriptionTerms) -> QueueJournal:
-        """Have a number for a durable subscription that is to take the place of one of its name. Does not wait."""
+        """Return the record, with a new number, of a durable subscription that is to replace one of the same name. Does not wait."""
         return self._later(_subscription_record(key, terms), anew=True)
 
     def succeed(self, ended: QueueJournal, successor: QueueJournal) -> None:
-        """Keep a subscription in the place of another one, in one write. Raises `ResourceError`; after any other error `has_succeeded` must be called."""
+        """Replace a subscription by another one, in one write. Raises `ResourceError`; after any other error `has_succeeded` must be called."""
         self.journal.write(_succession(ended, successor), force=True)
         successor.was_defined()
 
     def has_succeeded(self, ended: QueueJournal, successor: QueueJournal) -> None:
-        """Have that so before anything else is written, whether it is already or not. Does not wait."""
+        """Have the journal replace the subscription before it writes any other change, if it has not yet. Does not wait."""
         if successor.definition is not None:
             self.journal.note(_succession(ended, successor))
         # A subscription's definition is written at once, never with its first message, so none is still to come.
         ended.has_ended(was_unwritten=False)
 
     def remove_messages(self, ended: QueueJournal) -> None:
-        """Have what a subscription had leave the store, that another one has taken the place of. If that fails, the next start does it."""
-        # Rows that stay belong to no queue, and recovery removes those (decision 0111).
+        """Remove the messages of a subscription that was replaced from the store. If that fails, the next start does it."""
+        # Rows that stay belong to no queue, and recovery removes them (decision 0111).
         with suppress(ProviderError):
             self.journal.drop_queue(ended.number)
 
     def drop(self, kept: QueueJournal) -> None:
-        """Forget a queue or a subscription with its messages. Raises `ResourceError`; after any other error `forget` must be called."""
-        # Read before the write: a sender may have the queue defined meanwhile.
+        """Remove a queue or a subscription with its messages. Raises `ResourceError`; after any other error `forget` must be called."""
+        # Read before the write: a sender may write the queue's definition meanwhile.
         was_unwritten = kept.definition is not None
         self.journal.drop_queue(kept.number)
         kept.has_ended(was_unwritten=was_unwritten)
 
     def forget(self, kept: QueueJournal) -> None:
-        """Have a queue or a subscription forgotten before anything else is written, whether it is already or not. Does not wait."""
+        """Have the journal remove a queue or a subscription before it writes any other change, if it has not yet. Does not wait."""
         was_unwritten = kept.definition is not None
         self.journal.note(Changes(dropped=[kept.number]))
         kept.has_ended(was_unwritten=was_unwritten)
@@ -213,17 +213,17 @@ class StorageManager:
     # Units of work, acknowledgements, moves
 
     def finish_commit(self, unit: UnitOfWork) -> None:
-        """Write a unit of work, and make it true. Raises `RolledBackError`, `InDoubtError`."""
+        """Write a unit of work, and apply it. Raises `RolledBackError`, `InDoubtError`."""
         try:
             unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
         except Exception:
             if unit.is_in_doubt:
-                # The unit stays COMMITTING, so nobody gets what it received until the store has answered.
+                # The unit stays COMMITTING, so the messages that it received are delivered to nobody until the store has answered.
                 self.in_doubt_writes.add_unit(unit)
             raise
 
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
-        """Do so in the application's transaction."""
+        """Write and apply a unit of work in the application's transaction. Raises as `finish_commit`."""
         try:
             unit.finish_commit(joined)
         except Exception:
@@ -231,29 +231,29 @@ class StorageManager:
                 # The database has rolled the application's transaction back, so nothing of the unit is in doubt.
                 unit.was_not_written()
             elif unit.is_in_doubt:
-                self.in_doubt_writes.add_until_restart()  # nobody here knows when the application's connection has ended
+                self.in_doubt_writes.add_until_restart()  # the broker cannot know when the application's connection has ended
             raise
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
-        """Write that messages were taken out of their queues; if that fails, they are there again.
+        """Write that messages were taken out of their queues; if that fails, put them back.
 
-        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
+        Raises `ResourceError`; `InDoubtError`: they are put back, or gone, once the store has answered.
         """
         changes = Changes(removals=removals_of(settled))
-        try:  # here and in `write_deleted`, as each call counts in an acknowledgement
+        try:  # written here and in `write_deleted`, as each call counts in an acknowledgement
             self.journal.write(changes, force=self.force_acknowledgements)
         except Exception as error:
             self._undo_removal(error, changes, settled, self.take_back)
             raise
 
     def remove_again(self, settled: Collection[QueueEntry]) -> bool:
-        """Write once more that messages were settled, where that is in doubt; return whether it is in doubt no more."""
+        """Write again that messages were settled, where the first write is in doubt; return whether none of it is in doubt any more."""
         return self.in_doubt_writes.remove_again(settled, force=self.force_acknowledgements)
 
     def write_deleted(self, deleted: Sequence[QueueEntry]) -> None:
-        """Write that messages are deleted that were taken out of their queues, and which the caller lets go of afterwards.
+        """Write that messages were deleted that have left their queues; the caller releases them in the store afterwards.
 
-        Raises `ResourceError`: they are there again; `InDoubtError`: they will be, or are gone, when the store has answered.
+        Raises `ResourceError`: they are back; `InDoubtError`: they are put back, or gone, once the store has answered.
         """
         changes = Changes(removals=removals_of(deleted))
         if not changes.removals:
@@ -278,23 +278,23 @@ class StorageManager:
             reinstate(entries)
 
     def take_back(self, settled: Sequence[QueueEntry]) -> None:
-        """Have messages in their queues again whose removal was not written: now, or when they can be read."""
+        """Put messages whose removal was not written back into their queues: now, or when they can be read."""
         for entry in settled:
-            # Settling let go of the message in memory: the store must know it again before its queue has it.
+            # Settling released the message in the store, so the store must have it again before its queue does.
             self._store.adopt(entry.reference)
             self.reinstate(entry)
 
     def _put_back(self, entries: Sequence[QueueEntry]) -> None:
-        """Have messages in their queues again that the store has not let go of."""
+        """Put messages that the store still holds back into their queues."""
         for entry in entries:
             self.reinstate(entry)
 
     def _let_go(self, entries: Sequence[QueueEntry]) -> None:
-        """Have the store let go of messages that are gone."""
+        """Release removed messages in the store."""
         self._store.release_all([entry.reference for entry in entries])
 
     def reinstate(self, entry: QueueEntry) -> None:
-        """Have a message in its queue again: now, or when it can be read, if the queue orders by what is in it."""
+        """Put a message back into its queue: now, or, if the queue orders by properties, when it can be read."""
         try:
             entry.queue.reinstate(entry)
         except ProviderError:
@@ -308,9 +308,9 @@ class StorageManager:
         target: Queue,
         target_kept: QueueJournal | None,
     ) -> None:
-        """Write that the message of `entry`, in another form, is in `target` now, which is, or was, kept by `target_kept`.
+        """Write that the message of `entry`, in another form, has moved to `target`, whose journal record is, or was, `target_kept`.
 
-        Raises `ResourceError`: the caller puts the message back; `InDoubtError`: it will be where it was, or in `target`, when the
+        Raises `ResourceError`: the caller puts the message back; `InDoubtError`: it will be in its old queue, or in `target`, once the
         store has answered.
         """
         changes = Changes(removals=removals_of([entry]))
@@ -321,9 +321,9 @@ class StorageManager:
             return
         is_kept = bool(changes.messages)
         try:
-            # A loss of power may undo a removal, after which a message only comes again; it must not undo an addition.
+            # A loss of power may undo a removal, which only causes a redelivery; it must not undo an addition.
             self.journal.write(changes, force=is_kept)
-            # Only now: a message that is said to be in the journal leaves memory without a write.
+            # Not earlier: a message that counts as journaled leaves memory without a write.
             reference.journaled = is_kept
             if changes.definitions and target_kept is not None:
                 note_definitions([target_kept])
@@ -335,9 +335,9 @@ class StorageManager:
     def write_again(
         self, lost: Removal, reference: MessageReference, envelope: Envelope, target: Queue, target_kept: QueueJournal
     ) -> None:
-        """Write a message for `target` that was written for another queue, which ended just then, and has it no longer.
+        """Write a message for `target` that was first written for another queue, which ended at that moment and has lost it.
 
-        Nobody waits for it who could be told of a failure: then the log is, and the message is in memory.
+        No caller waits who could get the error: a failure is logged, and the message is in memory alone.
         """
         changes = Changes(removals=[lost], messages=[NewMessage(reference, envelope, (target_kept.number,))])
         target_kept.add_definition(changes)
@@ -355,12 +355,12 @@ class StorageManager:
         if changes.definitions:
             note_definitions([target_kept])
 
-    # Messages that are sent by themselves: written first, and then passed to their destination
+    # Single sends: written first, then passed to their destination
 
     def send(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: SendPermit | None
     ) -> None:
-        """Write a PERSISTENT message that is sent by itself, and pass it to its destination.
+        """Write a PERSISTENT message outside of any transaction, and pass it to its destination.
 
         Raises `ResourceError`, `ChannelClosedError`.
         """
@@ -368,14 +368,14 @@ class StorageManager:
         if admission is not None or kept is None or kept.definition is not None:  # rarely
             self._work.do(partial(self._send_by_steps, channel, envelope, origin, admission))
             return
-        # Without a call in between, as each one counts here: this is what `work` does.
+        # The code of `work` in line, as each call counts here.
         store, work = self._store, self._work
         try:
             work.entries.append(None)
             if work.is_ending:
                 raise work.closed()
             reference = store.refer(envelope, origin)
-            # Written before its queue has it: a crash between the two leaves a message that was never confirmed.
+            # Written before its queue has it: a crash between the two leaves a message that was never confirmed to the sender.
             try:
                 self.journal.add(reference, envelope, kept.number)
                 reference.journaled = True
@@ -386,19 +386,19 @@ class StorageManager:
                 self._take_back_sent(error, kept, NewMessage(reference, envelope, (kept.number,)))
                 raise
         finally:
-            # After the message is in its queue: `end` must not let the journal close before.
+            # After the message is in its queue: until then `end` must not let the journal close.
             work.entries.pop()
             if work.is_ending:
                 work.tell_if_idle()
 
     def _take_back_sent(self, error: Exception, kept: QueueJournal, message: NewMessage) -> None:
-        """Have the journal forget a message that was not written for certain, or that its queue has refused."""
+        """Have the journal forget a message whose write is in doubt, or that its queue has refused."""
         reference = message.reference
         if not reference.journaled:
-            # It may be in the store, and the sender is told of an error: its removal goes with the next write.
+            # It may be in the store, while the sender gets an error: its removal goes with the next write.
             if is_outcome_unknown(error):
                 self._withdraw(Changes(messages=[message]))
-        # Written, and refused by its queue, which has ended meanwhile.
+        # Written, but refused by its queue, which has ended meanwhile.
         elif isinstance(error, ProviderError):
             kept.defer_removal(reference)
             self._store.take_back(reference)
@@ -416,16 +416,16 @@ class StorageManager:
     def send_together(
         self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]
     ) -> Sequence[ProviderError | None]:
-        """Write PERSISTENT messages, each sent by itself to a queue that is kept, in one write, and pass them to their queues.
+        """Write PERSISTENT messages to durable queues, each outside of any transaction, in one write, and pass them to their queues.
 
-        Returns of each why it was not sent, or None. If the write fails, each is tried alone: another one may be at fault.
+        Returns for each its error, or None. If the write fails, each is tried alone: one of them may be at fault.
         """
         store = self._store
         try:
             store.relieve()
             return self._work.do(partial(self._send_all, sends))
         except InDoubtError as error:
-            # Not sent again: they may be in the store, and would be there twice.
+            # Not sent again: they may be in the store, and would be duplicated.
             return [error] * len(sends)
         except ProviderError:
             return [self._send_alone(*send) for send in sends]
@@ -439,7 +439,7 @@ class StorageManager:
             if each is not None
         ]
         if len(messages) < len(sends):
-            return [self._send_alone(*send) for send in sends]  # a queue has been dropped at this moment
+            return [self._send_alone(*send) for send in sends]  # a queue has just been dropped
         self._write_new(Changes(messages=messages))
         return [
             self._hand_over(queue, reference, envelope)
@@ -447,7 +447,7 @@ class StorageManager:
         ]
 
     def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
-        """Pass a message that is written to its queue; return why that did not take it."""
+        """Pass a written message to its queue; return the error if the queue refuses it."""
         # Before its queue has it: a message that the journal has leaves memory without another write.
         reference.journaled = True
         self._store.keep(reference, envelope)
@@ -470,12 +470,12 @@ class StorageManager:
     def _send_to_queue(
         self, queue: Queue, reference: MessageReference, envelope: Envelope, admission: SendPermit | None
     ) -> None:
-        """Write a message, with its producer's id if it has one, and hand it to its queue."""
+        """Write a message, with its producer's duplicate id if it has one, and pass it to its queue."""
         kept = queue.journal
         mark = None if admission is None or kept is None else admission.mark
         changes = _changes(reference, envelope, () if kept is None else (kept,))
         if mark is not None and kept is not None:
-            # In the same write as the message: after a crash the id is known exactly if its message is there.
+            # In the same write as the message: after a crash the id is known if and only if its message is there.
             changes.duplicates.append(mark.of_queue(kept.number))
         try:
             self._store.keep(reference, envelope)
@@ -492,11 +492,11 @@ class StorageManager:
     def _publish(
         self, topic: Topic, reference: MessageReference, envelope: Envelope, admission: SendPermit | None
     ) -> None:
-        """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
+        """Write a message for the durable subscriptions that match it, and pass it on to all that do."""
         changes = Changes()
         try:
             self._store.keep(reference, envelope)
-            # Found once: the message is written for these, so it must be passed on to these, whoever comes meanwhile.
+            # Matched once: the message is passed on to those subscriptions for which it is written, also if others are added meanwhile.
             wanting = topic.wanting(reference)
             kept = tuple(subscription.journal for subscription in wanting if subscription.journal is not None)
             if kept:
@@ -506,7 +506,7 @@ class StorageManager:
                 self._write_message(reference, changes, kept)
             topic.pass_on(reference, wanting)
         except ProviderError:
-            # A subscription has it already, and its client may have read it: only the publisher's own hold ends.
+            # A subscription has it already, and its client may have read it: only the publisher's hold is released.
             if reference.holders > 1:
                 self._store.release(reference)
             else:
@@ -522,23 +522,23 @@ class StorageManager:
             note_definitions(queues)
 
     def _take_back(self, reference: MessageReference, changes: Changes) -> None:
-        """Have the store and the journal forget a message that nobody has taken, and its producer's id."""
-        if reference.journaled:  # else it is not written, or withdrawn already
+        """Have the store and the journal forget a message that no queue has taken, and its producer's duplicate id."""
+        if reference.journaled:  # otherwise it is not written, or withdrawn already
             self._withdraw(changes)
         self._store.take_back(reference)
 
     def _write_new(self, changes: Changes) -> None:
-        """Write what only adds. Raises `ResourceError`; `InDoubtError` when it may be there while this process lives no longer."""
+        """Write changes that only add. Raises `ResourceError`; `InDoubtError` when they may be in the store, although their removal has been requested."""
         try:
             self.journal.write(changes, force=True)
         except Exception as error:
-            # A write that only adds is not asked about later: its removal settles it, whether it is there or not.
+            # The outcome of a write that only adds is not asked for later: its removal settles it, whether it was made or not.
             if is_outcome_unknown(error):
                 self._withdraw(changes)
             raise
 
     def _withdraw(self, changes: Changes) -> None:
-        """Have the journal forget messages that it may have, and that no queue has, before it writes anything else."""
+        """Have the journal remove messages that it may have, and no queue has, before it writes any other change."""
         self.journal.note(changes.withdrawal())
 
 
@@ -563,7 +563,7 @@ def _queue_record(number: QueueNumber, address: Address, policy: QueuePolicy | N
 
 @contextmanager
 def _unless_refused(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` after a write, unless that was refused: also if nobody knows whether it was made."""
+    """Call `act` after a write, unless that was refused: also if the outcome of the write is unknown."""
     try:
         yield
     except Exception as error:
@@ -579,10 +579,10 @@ def make_when_written(
     policy: QueuePolicy | None,
     make: Callable[[QueueJournal | None], bool],
 ) -> bool:
-    """Have it written that there is a queue, and call `make`, which returns False if a sender has made one; return what it did.
+    """Write the definition of a queue, then call `make`, which returns False if a sender has made the queue; return its result.
 
-    Waits for the journal; the caller keeps others away who would make it by name. Raises `ResourceError`: then none is made;
-    after any other error there is one, and the journal keeps, or will keep, what there is.
+    Waits for the journal; the caller prevents others from making it by name. Raises `ResourceError`: none is made; after any other
+    error the queue exists, and the journal has, or will have, its definition.
     """
     if storage is None:
         return make(None)
@@ -595,7 +595,7 @@ def make_when_written(
             storage.correct(kept, address, policy if is_made else None)  # a sender's own queue has no policy
         answers.append(is_made)
 
-    # The queue appears after the write: an operator who is refused finds no queue, and a restart agrees.
+    # The queue appears after the write: an operator who gets an error finds no queue, and a restart agrees.
     with _unless_refused(take_in):
         storage.define(kept)
     return answers[0]
@@ -604,12 +604,12 @@ def make_when_written(
 def alter_when_written(
     queue: Queue, storage: StorageManager | None, address: Address, policy: QueuePolicy, default: QueuePolicy
 ) -> None:
-    """Have it written that a queue has another policy, and obeyed; `default` is that of a queue without one of its own.
+    """Write another policy of a queue, and apply it; `default` is the policy of a queue without one of its own.
 
-    Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`, and as `Queue.alter`;
-    after any error the journal keeps, or will keep, what the queue obeys.
+    Waits for the journal; the caller prevents others from ending or altering the queue. Raises `ResourceError`, and as `Queue.alter`;
+    after any error the journal has, or will have, the policy that applies.
     """
-    # A policy that cannot be obeyed must not be written: the next start would obey it.
+    # A policy that cannot be applied must not be written: the next start would apply it.
     queue.alter(policy, only_check=True)
     kept = queue.journal
     if storage is None or kept is None:
@@ -617,19 +617,19 @@ def alter_when_written(
         return
     try:
         storage.alter_queue(kept, address, policy)
-        # This may fail although it was checked: a message or a consumer may have come during the write.
+        # May fail although it was checked: a message or a consumer may have been added during the write.
         queue.alter(policy)
     except Exception:
-        # The journal is told again what the queue obeys, whatever became of the write.
+        # The journal is given the policy that applies, whatever became of the write.
         storage.correct(kept, address, None if queue.policy == default else queue.policy)
         raise
 
 
 def end_when_written(queue: Queue, storage: StorageManager | None, forget: Callable[[], None]) -> None:
-    """Have it written that a queue or a subscription ends, and end it; `forget` takes it out of its host's tables.
+    """Write that a queue or a subscription ends, and end it; `forget` takes it out of its host's tables.
 
-    Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`: then all is as
-    it was; after any other error it has ended.
+    Waits for the journal; the caller prevents others from ending or altering it. Raises `ResourceError`: nothing has changed;
+    after any other error it has ended.
     """
     kept = None if storage is None else queue.journal
     try:
@@ -645,10 +645,10 @@ def end_when_written(queue: Queue, storage: StorageManager | None, forget: Calla
 
 
 def succeed_when_written(old: Queue, kept: QueueJournal, storage: StorageManager, exchange: Callable[[], None]) -> None:
-    """Have it written, in one step, that a subscription ends and the one of `kept` takes its place; `exchange` does so in its host's tables.
+    """Write, in one step, that a subscription ends and that of `kept` takes its place; `exchange` swaps them in the host's tables.
 
-    Waits for the journal; the caller keeps others away who would end or alter them. Raises `ResourceError`: then all is as it was;
-    after any other error the other one is in its place.
+    Waits for the journal; the caller prevents others from ending or altering them. Raises `ResourceError`: nothing has changed;
+    after any other error the successor is in place.
     """
     ended = old.journal
     assert ended is not None, "it is kept"
@@ -661,22 +661,22 @@ def succeed_when_written(old: Queue, kept: QueueJournal, storage: StorageManager
     ended.is_to_end(old.ordering.last_place)
     with _unless_refused(take_place):
         storage.succeed(ended, kept)
-    # After the successor is in its place: removing many messages takes long, and nothing depends on it.
+    # After the successor is in place: removing many messages takes long, and nothing depends on it.
     storage.remove_messages(ended)
 
 
 def end_at_once(
     queue: Queue, storage: StorageManager | None, kept: QueueJournal | None, forget: Callable[[], None]
 ) -> None:
-    """End a queue or a subscription that is kept as `kept`, whether that is written or not; `forget` as above. Does not wait."""
+    """End a queue or a durable subscription with the journal record `kept`, whether its end is written or not; `forget` as above. Does not wait."""
     if storage is not None and kept is not None:
         storage.forget(kept)
     _end(queue, kept, forget)
 
 
 def _end(queue: Queue, kept: QueueJournal | None, forget: Callable[[], None]) -> None:
-    # Out of the tables first: a dead letter that finds the queue closed goes to the next one of its name.
+    # Out of the tables first: a dead letter that finds the queue closed goes to the next queue of that name.
     forget()
     queue.ended_journal = kept
-    queue.journal = None  # the journal knows that all of it is gone, but for what was being written
+    queue.journal = None  # the journal removes all of it by itself, except messages that were being written
     queue.close()

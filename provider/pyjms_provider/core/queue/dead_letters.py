@@ -1,14 +1,14 @@
-"""Messages that a queue sets aside: rejected by a client, delivered too often, or expired; and their way back.
+"""Dead letters: messages that a client rejected, that were delivered too often, or that expired; and their replay.
 
 A dead letter is the message itself, with its id, headers, properties and body, in another queue. Properties of the
-provider (JMS 1.1 §3.5.10) say why it is there:
+provider (JMS 1.1 §3.5.10) describe its origin:
 
-| property | type | what it says |
+| property | type | meaning |
 |---|---|---|
 | `JMS_pyjms_deadKind` | String | `rejected`, `deliveries` or `expired` |
-| `JMS_pyjms_deadReason` | String | what happened, in words: the exception of a listener, the number of deliveries |
-| `JMS_pyjms_deadDestination` | String | where it was first sent to, as `queue://orders` |
-| `JMS_pyjms_deadSubscription` | String | the subscription that it was in, if it was in one |
+| `JMS_pyjms_deadReason` | String | the reason in words: the exception of a listener, the number of deliveries |
+| `JMS_pyjms_deadDestination` | String | its original destination, as `queue://orders` |
+| `JMS_pyjms_deadSubscription` | String | the subscription that it was in, if any |
 | `JMS_pyjms_deadCount` | int | how often it was delivered |
 | `JMS_pyjms_deadConsumer` | String | the session that had it last |
 | `JMS_pyjms_deadTime` | long | when, in milliseconds since 1970 UTC |
@@ -40,7 +40,7 @@ _ADDRESS: Final = re.compile(r"(?P<temporary>temp-)?(?P<kind>queue|topic)://(?P<
 
 
 class DeadKind(Enum):
-    """Why a message is set aside."""
+    """Why a message is dead-lettered."""
 
     REJECTED = "rejected"
     DELIVERIES = "deliveries"
@@ -51,7 +51,7 @@ class DeadKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEntry:
-    """A message that has left its queue and is to be set aside."""
+    """A message that has left its queue and is to be dead-lettered."""
 
     entry: QueueEntry
     kind: DeadKind
@@ -62,7 +62,7 @@ class DeadEntry:
     at_ms: int
     """When it left, in milliseconds since 1970 UTC."""
     is_kept: bool = True
-    """Whether it goes elsewhere; False: it goes for good, and who watches is told."""
+    """Whether it is moved to another queue; False: it is removed for good, and expiry listeners are notified."""
 
     @classmethod
     def leaving(
@@ -75,7 +75,7 @@ class DeadEntry:
         *,
         is_kept: bool,
     ) -> Self:
-        """Return a message that leaves its queue just now. `reason` None: what its kind says."""
+        """Return the record of a message that leaves its queue now. `reason` None: derived from the kind."""
         times = "once" if entry.delivery_count == 1 else f"{entry.delivery_count} times"
         said = (
             f"it was delivered {times}, and given back" if kind is DeadKind.DELIVERIES else "its time to live was over"
@@ -93,9 +93,9 @@ class DeadEntry:
 
 
 def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: int) -> Envelope:
-    """Return the message as it goes to the queue `queue_name`. It never expires; a dead letter keeps its first origin."""
+    """Return the message as it is put into the queue `queue_name`. It never expires; a dead letter keeps its first origin."""
     properties = dict(envelope.properties)
-    # A dead letter that is rejected again keeps its first origin, so that a replay finds where it belongs.
+    # A dead letter that is rejected again keeps its first origin, so that a replay finds its original destination.
     if origin_of(properties) is None:
         properties[DEAD_DESTINATION] = str(envelope.destination)
         properties.pop(_SUBSCRIPTION, None)
@@ -108,14 +108,14 @@ def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: in
     if dead.consumer is not None:
         properties[f"{DEAD_PREFIX}Consumer"] = dead.consumer
     target = Address(AddressKind.QUEUE, queue_name)
-    # It never expires: its time to live may be over, and nobody may look at it for days.
+    # It never expires: its time to live may have passed, and an operator may look at it days later.
     return replace(envelope, destination=target, properties=properties, expiration_ms=0)
 
 
 def origin_of(properties: Mapping[str, Stored]) -> tuple[Address, str | None] | None:
-    """Return where a dead letter came from: the destination, and the subscription if it was in one.
+    """Return the origin of a dead letter: the destination, and the subscription if it was in one.
 
-    None: it is none, or says so of what is no destination; only the broker names them, but a client may have sent anything.
+    None: the message is no dead letter, or its origin is no valid destination: only the broker sets it, but a client may have sent anything.
     """
     text = properties.get(DEAD_DESTINATION)
     if not isinstance(text, str):
@@ -129,24 +129,24 @@ def origin_of(properties: Mapping[str, Stored]) -> tuple[Address, str | None] | 
 
 
 def revived(envelope: Envelope, origin: Address) -> Envelope:
-    """Return a dead letter as it goes back: as it was sent, without a time to live, which has passed meanwhile."""
-    # What the broker added goes: the message is as its sender made it.
+    """Return a dead letter as it is replayed: as it was sent, without a time to live, which has passed meanwhile."""
+    # The broker's properties are removed: the message is as its sender made it.
     properties = {name: value for name, value in envelope.properties.items() if not name.startswith(DEAD_PREFIX)}
     return replace(envelope, destination=origin, properties=properties)
 
 
 class DeadLetterPolicy:
-    """Which messages of one queue become dead letters, and those that are to be moved.
+    """The messages of one queue that become dead letters, and those among them that wait to be moved.
 
-    Under the lock such a message leaves the queue; `flush` moves it once the lock is released, as that may wait for I/O.
+    A message leaves the queue under the lock; `flush` moves it once the lock is released, as that may wait for I/O.
     """
 
     __slots__ = ("_on_dead", "_pending", "_queue")
 
     def __init__(self, queue: QueueCore, on_dead: Callable[[deque[DeadEntry]], None] | None) -> None:
-        """`on_dead` moves messages that have left the queue, and takes each out of what it is given when it answers for it.
+        """`on_dead` moves messages that have left the queue, and removes from its argument each one for which it takes responsibility.
 
-        It is called without a lock, and may wait for I/O. None: expired messages are dropped, and others come back however often.
+        It is called without a lock, and may wait for I/O. None: expired messages are dropped, and others are redelivered without a limit.
         """
         self._queue = queue
         self._on_dead = on_dead
@@ -155,12 +155,12 @@ class DeadLetterPolicy:
     @property
     def moves_expired(self) -> bool:
         """Whether expired messages go to another queue."""
-        # An expired message is not moved to the queue that it is in: it would expire there again at once.
+        # An expired message is not moved to its own queue: it would expire there again at once.
         return self._on_dead is not None and self._queue.policy.expiry_queue not in {None, self._own_name}
 
     @property
     def leaves_expired(self) -> bool:
-        """Whether the timer alone removes expired messages that nobody holds, as that takes its time."""
+        """Whether only the timer removes expired messages that are not held, as that takes some time."""
         return self.moves_expired or self._is_watched
 
     @property
@@ -173,27 +173,27 @@ class DeadLetterPolicy:
         return self._queue.name.partition("://")[2]
 
     def exceeded_redeliveries(self, delivery_count: int, *, failed: bool) -> bool:
-        """Return whether a message that was delivered so often, and `failed` the last time, is not to come again.
+        """Return whether a message with this delivery count, which `failed` the last time, is not to be redelivered.
 
-        A dead letter always is: its queue is the last one that it comes to.
+        A message in the dead letter queue always is: there is no further queue for it.
         """
         policy = self._queue.policy
         too_often = 0 < policy.max_deliveries <= delivery_count or (
             failed and 0 < policy.max_failures <= delivery_count
         )
-        # In the last queue a message is delivered without a limit, as there is nowhere else to put it.
+        # In the dead letter queue a message is delivered without a limit, as there is nowhere else to put it.
         return too_often and self._on_dead is not None and policy.dead_letter != self._own_name
 
     def stays_while_held(self, entry: QueueEntry) -> bool:
-        """Return whether an expired message must not be taken from the client that has it: it may be consumed yet, else it is moved when it is released."""
+        """Return whether an expired message must not be taken from the client that holds it: it may still be consumed, and otherwise is moved on its release."""
         return entry.holder is not None and self.moves_expired
 
     def remove_as_expired(self, entry: QueueEntry) -> bool:
-        """Remove a message that has expired; return False, having done nothing, if nobody wants to have it, or to hear of it. The lock is held."""
-        # A DELIVERED message has a transaction, too: the one that is to acknowledge it, which does not go with it.
+        """Remove an expired message; return False, having done nothing, if it has no target queue and no listener. The lock is held."""
+        # A DELIVERED message has a transaction, too: the one that is to acknowledge it, and does not own it.
         unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
         is_kept = entry.state is not MessageState.NOT_COMMITTED and self.moves_expired
-        # What rolls its transaction back never was there.
+        # A message whose expiry rolls its transaction back counts as never sent.
         if not is_kept and not (self._is_watched and not (unit is not None and unit.expired_rolls_back)):
             return False
         self._remove(entry, DeadKind.EXPIRED, MessageEvent.EXPIRE, None, is_kept=is_kept)
@@ -216,8 +216,8 @@ class DeadLetterPolicy:
         self._pending.append(dead)
 
     def flush(self) -> None:
-        """Have the messages moved that have left. The lock is not held."""
-        # Without the lock first: this is asked after every release, and there is mostly nothing.
+        """Move the messages that have left. The lock is not held."""
+        # Checked without the lock first: this is called after every release, and mostly there are none.
         if not self._pending or self._on_dead is None:
             return
         # Taken out under the lock: of two threads that flush at once, each moves its own.
@@ -225,11 +225,11 @@ class DeadLetterPolicy:
             dead, self._pending = self._pending, deque()
         try:
             self._on_dead(dead)
-        except Exception:  # nobody answers for those that are left: they are tried again
+        except Exception:  # the messages that remain are tried again
             if dead:
                 with self._queue.lock:
-                    # In front, in their old order: they left before those that have come since.
+                    # In front, in their old order: they left before those that were added since.
                     self._pending.extendleft(reversed(dead))
-                # The timer flushes again, since no client's call may come.
+                # The timer flushes again, since no client may call.
                 self._queue.schedule(self._queue.clock.time_ms())
             raise

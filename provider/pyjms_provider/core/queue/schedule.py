@@ -1,4 +1,4 @@
-"""What the timer does in one queue: it removes what has expired, and makes available what is due."""
+"""The timed work of one queue: removing expired messages, and making due messages available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.contracts import QueueCore
 
 AT_ONCE: Final = 256
-"""So many messages become available, or expire, before the lock is let go of: about a millisecond."""
+"""How many messages become available, or expire, before the lock is released: about a millisecond."""
 
 
 class Schedule:
@@ -26,10 +26,10 @@ class Schedule:
         self.expiry = ExpiryIndex()
 
     def run_due(self, now_ms: int) -> int | None:
-        """Remove what has expired, make available what is due; return when to come again, None: when asked."""
+        """Remove expired messages, make due messages available; return when to call again, None: when asked."""
         queue = self._queue
         expiry_ms = self._purge_expired(now_ms)
-        # Before those that are due are taken: the wall clock may have been set since the last visit.
+        # Before due messages are taken: the wall clock may have been set since the last call.
         if queue.state.delays:
             with queue.lock:
                 self.follow_clock()
@@ -37,34 +37,34 @@ class Schedule:
         # In parts of `AT_ONCE`, so that a client waits for the lock a millisecond, and not until all are placed.
         while self._place_some_due(now_ms):
             pass
-        queue.wake_freed()  # what has expired may have been outstanding, or delayed
+        queue.wake_freed()  # expired messages may have been outstanding, or delayed
         with queue.lock:
             delays_ms = queue.state.delays.next_ms
         return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
 
     def ask_for_delayed(self) -> None:
-        """Have the timer come when the next delayed message is due."""
+        """Schedule a call of `run_due` for the next delayed message."""
         queue = self._queue
-        # Without the lock, for the many queues that delay nothing.
+        # Checked without the lock, for the many queues without delayed messages.
         if queue.state.delays:
             with queue.lock:
                 next_ms = queue.state.delays.next_ms
             queue.schedule(next_ms)
 
     def follow_clock(self) -> None:
-        """Have delayed redeliveries stay away for no less and no more, though the clock was set. The lock is held."""
+        """Adjust delayed redeliveries to a changed wall clock, so that they keep their durations. The lock is held."""
         clock = self._queue.clock
-        # Delays are durations, which the monotonic clock measures, in an index by the wall clock (decision 0123).
+        # Delays are durations, measured by the monotonic clock, in an index by wall-clock time (decision 0123).
         self._queue.state.delays.follow(clock.time_ms() - clock.monotonic_ms())
 
     def _purge_expired(self, now_ms: int) -> int | None:
-        """Remove what has expired at `now_ms`; return when something expires next, None: nothing does.
+        """Remove messages that have expired at `now_ms`; return when the next one expires, None: none does.
 
-        What a prepared branch has sent or received stays until its coordinator has decided, however late it is; and what
-        is being committed, until that is written.
+        Messages that a prepared branch has sent or received stay until its coordinator has decided, however late; and
+        messages that are being committed, until that is written.
         """
         with self._queue.lock:
-            # What had to stay at the last visit may go now: its holder has released it, or its branch was decided.
+            # Messages that had to stay at the last call may be removed now: released by their holder, or decided by their branch.
             self.expiry.rewind()
         while self._purge_some(now_ms):
             pass
@@ -72,7 +72,7 @@ class Schedule:
             return self.expiry.due_ms
 
     def _purge_some(self, now_ms: int) -> bool:
-        """Remove so many of them as keep the lock for a moment only; return whether there may be more."""
+        """Remove a bounded number of them, to hold the lock for a moment only; return whether there may be more."""
         queue = self._queue
         doomed: list[Transaction] = []
         staying: list[QueueEntry] = []
@@ -83,8 +83,8 @@ class Schedule:
                 if (unit is not None and (unit.is_prepared or unit.is_committing)) or (
                     queue.dead_letters.stays_while_held(entry)
                 ):
-                    # Left alone while others decide about it: the write of its unit,
-                    # a coordinator, or the client that has it.
+                    # Left alone while something else decides about it: the write of its unit,
+                    # a coordinator, or the client that holds it.
                     staying.append(entry)
                     continue
                 if entry.state is MessageState.NOT_COMMITTED and unit is not None and unit.expired_rolls_back:
@@ -97,18 +97,18 @@ class Schedule:
         return len(expired) == AT_ONCE
 
     def _place_some_due(self, now_ms: int) -> bool:
-        """Make so many delayed messages available that are due as keep the lock for a moment only; return whether there may be more."""
+        """Make a bounded number of due messages available, to hold the lock for a moment only; return whether there may be more."""
         queue = self._queue
         woken: list[Consumer] = []
         with queue.lock:
             due = queue.state.delays.take_due(now_ms, AT_ONCE)
-            # All places are given before anything is announced: a message that is superseded by a later one of these is announced to nobody.
+            # All are placed before any is announced: a message that is superseded by a later one of these is not announced.
             queue.state.place_all(due)
             if queue.rules is not None:
                 for entry in due:
                     woken += queue.rules.due(entry, queue.consumers)
             for entry in due:
-                if entry.state is MessageState.NEW:  # else another one of them supersedes it
+                if entry.state is MessageState.NEW:  # not if another one of them supersedes it
                     woken += queue.announce(entry)
             pushable = due if queue.has_receivers else []
         queue.dead_letters.flush()

@@ -1,4 +1,4 @@
-"""How messages are found in a queue: for one poll, by a selector or because others have rights to them; and for browsers (JMS 1.1 §5.9), which leave them there."""
+"""Finding messages in a queue: for one poll, by a selector or past messages reserved for others; and for browsers (JMS 1.1 §5.9), which leave them there."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 
 EVALUATIONS: Final = 256
-"""Selector evaluations in one stretch, so that a long backlog does not keep the lock."""
-_STRETCHES_AT_ONCE: Final = 16  # some milliseconds: a change of threads is little beside it
-_LOADS_OF_ONE: Final = 16  # so often a message is loaded in one pull
+"""Selector evaluations in one stretch, so that a long backlog does not hold the lock."""
+_STRETCHES_AT_ONCE: Final = 16  # some milliseconds: a change of threads costs little beside it
+_LOADS_OF_ONE: Final = 16  # how often one poll loads the same message
 
 
 class Search:
-    """The search of one pull, and what it has spent."""
+    """The search of one poll, and its budget."""
 
     __slots__ = ("_at_once", "_consumer", "_loads", "_not_in_memory", "_queue", "_stretches", "is_in_vain")
 
     def __init__(self, queue: QueueCore, consumer: Consumer, *, at_once: bool) -> None:
-        """`at_once`: whether the pull must not wait for a disk."""
+        """`at_once`: whether the poll must not wait for a disk."""
         self._queue = queue
         self._consumer = consumer
         self._at_once = at_once
         self._stretches = 0
         self._loads: dict[ReferenceId, int] = {}
         self._not_in_memory: NotInMemoryError | None = None
-        """The message that a selector asks for, and that must be loaded first."""
+        """The message that a selector must evaluate, and that must be loaded first."""
         self.is_in_vain = False
-        """Whether what must be looked at together does not fit into memory: a message has left that each time before it was looked at."""
+        """Whether the messages that must be compared do not fit into memory: one of them was paged out again each time before it was checked."""
 
     def take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for the consumer out of the order; `UNFINISHED`: call `go_on` without the lock, which is held here."""
@@ -61,7 +61,7 @@ class Search:
             return UNFINISHED
 
     def go_on(self) -> None:
-        """Load what is not in memory. Raises `NotAtOnceError` if the pull must not wait, and that would take a while; `ResourceError`."""
+        """Load a message that is not in memory. Raises `NotAtOnceError` if the poll must not wait, and that would take a while; `ResourceError`."""
         error, self._not_in_memory = self._not_in_memory, None
         if error is None:
             self._stretches += 1
@@ -73,8 +73,8 @@ class Search:
             wanted = error.reference
             self._queue.pager.load(wanted)
             self._loads[wanted.id] = self._loads.get(wanted.id, 0) + 1
-            # Loaded so often, and gone each time before it was looked at: the messages that must be compared do not fit
-            # into memory. Without this the pull would read the disk for ever (decision 0105).
+            # Loaded too often, and paged out each time before it was checked: the messages that must be compared do not fit
+            # into memory. Without this limit the poll would read the disk for ever (decision 0105).
             self.is_in_vain = self._loads[wanted.id] > _LOADS_OF_ONE
 
     def _take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
@@ -85,15 +85,15 @@ class Search:
         if not consumer.acquires:
             assert cursor is not None
             return order.peek(cursor, EVALUATIONS)
-        # A delayed redelivery holds back what is behind it; only what comes before its place may be taken.
+        # A delayed redelivery blocks the messages behind it; only those before its place may be taken.
         if rules is not None and (barrier := rules.barrier) is not None:
             return self._take_before(barrier)
-        # In an exclusive queue the active consumer alone takes messages, so no other one's priority matters.
+        # In an exclusive queue only the active consumer takes messages, so the priority of others does not matter.
         higher_priority = [] if rules is not None and rules.is_exclusive else queue.consumers.higher_priority(consumer)
         if rules is not None and rules.has_groups:
             return self._take_permitted(higher_priority, partial(rules.may_take, consumer, higher_priority, order))
         if None in higher_priority:
-            return None  # one of higher priority wants whatever there is
+            return None  # a consumer of higher priority takes every message
         if higher_priority:
             is_wanted = order.is_wanted
             return self._take_permitted(
@@ -105,9 +105,9 @@ class Search:
         return order.take_matching(cursor, None, EVALUATIONS)
 
     def _take_before(self, barrier: Place) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the next message for the active consumer of an exclusive queue, if it comes before that place."""
+        """Take the next message for the active consumer of an exclusive queue, if its place is before the barrier."""
         order, cursor = self._queue.ordering, self._consumer.cursor
-        # The first message decides: if it is behind the barrier, all of them are.
+        # The first message decides: if it is behind the barrier, all are.
         if not any(order.place_of(each) < barrier for each in order.first(1)):
             return None
         if cursor is None:
@@ -120,22 +120,22 @@ class Search:
         """Take the next message that the consumer may take."""
         rules, order, cursor = self._queue.rules, self._queue.ordering, self._consumer.cursor
         if rules is not None:
-            # Before the search: positions of all consumers go back for groups that have lost their owner since.
+            # Before the search: all consumers look again at messages of groups that have lost their owner since.
             rules.tell_freed(order.rewind)
         if cursor is None:
             return order.poll_permitted(self._consumer, higher_priority, permits, EVALUATIONS)
-        # Only where nobody is woken because another one has found nothing: the next one might be woken in vain, too.
+        # Only with groups, where no consumer is woken because another one has found nothing: that wake-up might be useless, too.
         if rules is not None and rules.has_groups and isinstance(order, PriorityQueueEntryList):
             return order.poll_unblocked(self._consumer, cursor, higher_priority, permits, EVALUATIONS)
         return order.take_matching(cursor, permits, EVALUATIONS)
 
 
-_AT_A_TIME: Final = 64  # messages that are looked at while the lock is held
-_PASSED_AT_A_TIME: Final = 4096  # that have come since it began, in a queue that is sorted: more than come meanwhile
+_AT_A_TIME: Final = 64  # messages that are checked while the lock is held
+_PASSED_AT_A_TIME: Final = 4096  # messages added since it was opened, in a sorted queue: more than are added meanwhile
 
 
 class QueueBrowser:
-    """One client's way through the messages that were in the queue when it began."""
+    """One client's iteration over the messages that were in the queue when it was opened."""
 
     __slots__ = ("_queue", "cursor")
 
@@ -143,7 +143,7 @@ class QueueBrowser:
         self._queue = queue
         with queue.lock:
             self.cursor = queue.ordering.new_cursor(queue.pager.matcher(selector))
-            # A browser would not end in a queue that is filled while it looks.
+            # Without this bound a browser would not end in a queue that is filled meanwhile.
             self.cursor.last = queue.ordering.last_place
 
     def next(self) -> Delivery | None:
@@ -155,7 +155,7 @@ class QueueBrowser:
                     found = queue.ordering.peek(self.cursor, EVALUATIONS)
                     if found is None:
                         return None
-                    # Expired messages are passed over, and left to the timer: a browser takes nothing out.
+                    # Expired messages are skipped, and left to the timer: a browser removes nothing.
                     if found is not UNFINISHED and not is_expired(found.reference, queue.clock.time_ms()):
                         return queue.pager.make_delivery(found.reference, found.delivery_count + 1, None)
             except NotInMemoryError as error:
@@ -163,7 +163,7 @@ class QueueBrowser:
 
 
 def browse(queue: QueueCore, message_filter: Filter | None) -> list[Envelope]:
-    """Return the messages that wait and that the filter accepts, in order (JBoss Messaging Core §7.6)."""
+    """Return the waiting messages that the filter accepts, in order (JBoss Messaging Core §7.6)."""
     now_ms = queue.clock.time_ms()
     with queue.lock:
         waiting = [entry.reference for entry in queue.ordering if not is_expired(entry.reference, now_ms)]
@@ -181,24 +181,24 @@ def browse(queue: QueueCore, message_filter: Filter | None) -> list[Envelope]:
 
 
 def waiting_entries(queue: QueueCore) -> Iterator[QueueEntry]:
-    """Return the messages that nobody holds, in order; then those that are delayed. What comes from now on is left out.
+    """Return the messages that are not held, in order, then those that are delayed. Messages added from now on are left out.
 
-    Of a long backlog only those are materialized that are come to.
+    Of a long backlog only those are materialized that the iteration reaches.
     """
     with queue.lock:
         delayed = dict.fromkeys(queue.state.delays)
-        # Both in one step: a delayed message that becomes due after it is still found, and found once.
+        # Both in one step: a delayed message that becomes due afterwards is still found, and found once.
         cursor = queue.ordering.new_cursor(None)
         cursor.last = queue.ordering.last_place
     return _waiting(queue, cursor, delayed)
 
 
 def _waiting(queue: QueueCore, cursor: Cursor, delayed: Mapping[QueueEntry, None]) -> Iterator[QueueEntry]:
-    """Yield the messages that `cursor` comes to, then the delayed ones, some of which may be due by now."""
+    """Yield the messages that `cursor` reaches, then the delayed ones, some of which may be due by now."""
     is_more = True
     while is_more:
         found, is_more = _peek_some(queue, cursor)
-        # Those that were delayed at the start come at the end, also if they have become due since.
+        # Messages that were delayed at the start come at the end, even if they have become due since.
         yield from (entry for entry in found if entry not in delayed)
     yield from delayed
 

@@ -1,14 +1,14 @@
 """The available messages of a sorted queue, in the order of a property's value (Broker-J's sorted queue).
 
-Messages without a value come first, then numbers by size, then texts by their characters; those of one value leave by age.
+Messages without a value are first, then numbers by size, then texts by their characters; messages of equal value leave by age.
 
-Places are kept in one sorted list. Taking the first costs O(1); a message that comes, or is taken from the middle, moves
+Places are kept in one sorted list. Taking the first costs O(1); inserting a message, or taking one from the middle, moves
 the part of the list behind it, which is a copy of pointers. Each selector in use has a heap of the messages that may match,
-so each message is evaluated once for a selector. A heap that is mostly messages which have gone is made again.
+so each message is evaluated once for a selector. A heap of mostly absent messages is rebuilt.
 
-A consumer without a selector remembers the last place that it has passed, as the messages up to there are reserved for others. What has come before that
-place since, came back, or was freed, stands in one list for all consumers: each reads on there when it polls, so a message costs the same however
-many consumers there are. When that list is longer than twice the queue it is forgotten, and a consumer that has not read it begins from the start.
+A consumer without a selector remembers the last place that it has passed, as the messages up to there are reserved for others. Messages that are added, returned or freed before
+that place are recorded in one list for all consumers, which each reads on when it polls, so a message costs the same however many consumers there are.
+When that list is longer than twice the queue it is dropped, and a consumer that has not read it starts again from the beginning.
 
 Without a lock: the queue calls it under its own.
 """
@@ -32,43 +32,43 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.cursor import Asked
 
 SortValue: TypeAlias = tuple[int, float, str]
-"""A rank for the kind of value, the number, the text."""
+"""The rank of its type, the number, the text."""
 Place: TypeAlias = tuple[SortValue, int]
-"""Where a message stands: its value, and its sequence number."""
+"""A place in the order: value and sequence number."""
 
 _SPARE: Final = 64
 
 
 class _Turn:
-    """How far one consumer has looked."""
+    """The scan position of one consumer."""
 
     __slots__ = ("behind", "higher_priority", "passed", "read")
 
     def __init__(self, read: int) -> None:
         self.passed: Place | None = None
-        """All up to this place is somebody else's, save what is in `behind`; None: it has passed nothing."""
+        """All messages up to this place are reserved for others, save those in `behind`; None: it has passed nothing."""
         self.behind: list[Place] = []
-        """A heap. Some may have gone, and some stand there twice."""
+        """A heap. Some messages may be absent, and some be listed twice."""
         self.read = read
-        """So many of all that came have been read."""
+        """How many of the recorded places it has read."""
         self.higher_priority: frozenset[Cursor | None] = frozenset()
-        """The selectors of the interested consumers of higher priority when it looked last."""
+        """The selectors of the interested consumers of higher priority at its last poll."""
 
 
 class SortedBlockedMessages:
-    """What is known of all consumers of one sorted queue that have passed over something."""
+    """The scan positions of all consumers of one sorted queue that have passed over messages."""
 
     __slots__ = ("_came", "_forgotten", "_turns")
 
     def __init__(self) -> None:
         self._turns: dict[object, _Turn] = {}
         self._came: list[Place] = []
-        """What came while there were turns, after the first `_forgotten` ones."""
+        """The places recorded while there were scan positions, after the first `_forgotten` ones."""
         self._forgotten = 0
 
     def note(self, place: Place, many: int) -> None:
-        """Hear that a message of a queue with so `many` came to this place, perhaps again, or that it is anybody's now."""
-        # Nobody has passed anything, so nobody has to be told.
+        """Record that a message was added or returned at this place, or that it is free for all consumers; `many`: the length of the queue."""
+        # No consumer has passed anything, so no consumer must look again.
         if not self._turns:
             return
         # Longer than the queue: reading all of it again is cheaper than reading this list.
@@ -78,7 +78,7 @@ class SortedBlockedMessages:
         self._came.append(place)
 
     def forget(self, consumer: object) -> None:
-        """Have a consumer begin anew, if there is one. May be repeated."""
+        """Drop the scan position of a consumer, if it has one. May be repeated."""
         self._turns.pop(consumer, None)
 
     def find(
@@ -91,7 +91,7 @@ class SortedBlockedMessages:
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> int | Literal[Unfinished.UNFINISHED] | None:
-        """Return the index, in `places` from `head` on, of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
+        """Return the index, in `places` from `head` on, of the first message that `permits` allows to `consumer`; `UNFINISHED` after `looks` checks.
 
         `entries`: the messages by their sequence numbers; `higher_priority` as in `BlockedMessages`.
         """
@@ -106,7 +106,7 @@ class SortedBlockedMessages:
                 looks -= 1
                 if permits(entry):
                     return bisect_left(places, behind[0], head)
-            # After it was looked at: on `UNFINISHED` the next call begins with it.
+            # After the check: on `UNFINISHED` the next call begins with it.
             heappop(behind)
         first = head if turn.passed is None else bisect_right(places, turn.passed, head)
         for index in range(first, len(places)):
@@ -120,8 +120,8 @@ class SortedBlockedMessages:
 
     def _turn_of(self, consumer: object, higher_priority: frozenset[Cursor | None]) -> _Turn:
         turn = self._turns.get(consumer)
-        # A consumer of higher priority that left may have been the only reason;
-        # or this one has missed a forgotten part.
+        # A consumer of higher priority that was removed may have been the only reason to skip messages;
+        # or this one has missed a dropped part of the list.
         if turn is None or not turn.higher_priority <= higher_priority or turn.read < self._forgotten:
             turn = self._turns[consumer] = _Turn(self._forgotten + len(self._came))
         turn.higher_priority = higher_priority
@@ -131,17 +131,17 @@ class SortedBlockedMessages:
         fresh = self._came[turn.read - self._forgotten :]
         if turn.passed is not None:
             for place in fresh:
-                # Places beyond are come to in any case.
+                # The scan reaches later places in any case.
                 if place <= turn.passed:
                     heappush(turn.behind, place)
         turn.read += len(fresh)
-        # Most of it has gone, or stands there twice.
+        # Most of these are absent, or listed twice.
         if len(turn.behind) > 2 * len(entries) + _SPARE:
             turn.behind = sorted({place for place in turn.behind if place[1] in entries})  # sorted, and so a heap
 
 
 def sort_value(value: Stored) -> SortValue:
-    """Return what stands for a property's value in the order; None, and what is not a number, come first."""
+    """Return the sort key of a property's value; None, and values that are not numbers or texts, come first."""
     if isinstance(value, str):
         return (2, 0, value)
     # NaN has no place in an order: comparing with it is always false, and would break the sorted list.
@@ -151,16 +151,16 @@ def sort_value(value: Stored) -> SortValue:
 
 
 class SortedCursor(Cursor):
-    """What is known of one selector text, or how far one browser has looked."""
+    """The candidates of one selector text, or the position of one browser."""
 
     __slots__ = ("candidates", "place")
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
         super().__init__(matches)
         self.candidates: list[Place] = []
-        """A heap of the messages that are not known to be of no interest; some have gone."""
+        """A heap of the messages that may match; some are absent."""
         self.place: Place | None = None
-        """The last message that the browser saw."""
+        """The last message that the browser has reached."""
 
 
 class SortedQueueEntryList:
@@ -169,7 +169,7 @@ class SortedQueueEntryList:
     __slots__ = ("_cursors", "_entries", "_head", "_last", "_places", "_turns", "_value_of")
 
     def __init__(self, value_of: Callable[[QueueEntry], SortValue]) -> None:
-        """`value_of` returns the value of a message that is in the queue, always the same."""
+        """`value_of` returns the sort value of a message in the queue, which never changes."""
         self._value_of = value_of
         self._places: list[Place] = []
         self._head = 0
@@ -185,29 +185,29 @@ class SortedQueueEntryList:
         return bool(self._entries)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Yield the available messages in order; nothing may change meanwhile."""
+        """Yield the available messages in order; the list must not change meanwhile."""
         places, entries = self._places, self._entries
         return (entries[places[index][1]] for index in range(self._head, len(places)))
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
-        """Return up to `most` messages that will probably be wanted after that one: the first ones."""
+        """Return up to `most` messages that will probably be delivered after that one: the first ones."""
         return [entry.reference for entry in islice(self, most + 1) if entry.reference is not reference][:most]
 
     def oldest(self) -> list[QueueEntry]:
-        """Return the message that came first, as far as messages came in their order."""
+        """Return the message that was added first, as far as messages were added in their order."""
         return list(islice(self._entries.values(), 1))
 
     def first(self, most: int) -> list[QueueEntry]:
-        """Return up to `most` messages of those that leave first."""
+        """Return up to `most` of the messages that leave first."""
         return list(islice(self, most))
 
     @property
     def last_place(self) -> int:
-        """The highest sequence number of all messages that have come."""
+        """The highest sequence number ever assigned."""
         return self._last
 
     def newest(self, most: int) -> list[QueueEntry]:
-        """Return up to `most` messages that came last."""
+        """Return up to `most` messages that were added last."""
         return list(islice(reversed(self._entries.values()), most))
 
     def append(self, entry: QueueEntry) -> None:
@@ -216,27 +216,27 @@ class SortedQueueEntryList:
         self._insert(entry)
 
     def assign_sequence(self, entry: QueueEntry) -> None:
-        """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
+        """Give `entry`, which is taken at once, the sequence number that it would have had in the order."""
         sequence: int = entry.reference.id
         if sequence <= self._last:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
-        """Put entries that were taken back into their old places."""
+        """Put released entries back into their old places."""
         for entry in entries:
             self._insert(entry)
 
     def _insert(self, entry: QueueEntry) -> None:
         place = (self._value_of(entry), entry.sequence)
         self._entries[entry.sequence] = entry
-        # From `head` on: places before it have been taken.
+        # From `head` on: places before it are empty.
         insort(self._places, place, self._head)
         self._turns.note(place, len(self._entries))
         for cursor in self._cursors.values():
             heappush(cursor.candidates, place)
-            # A selector that matches little would gather all that came and went;
-            # the heap is made again from what is there.
+            # The heap of a selector that matches little would grow with all messages ever added;
+            # it is rebuilt from the available ones.
             if len(cursor.candidates) > 2 * len(self._entries) + _SPARE:
                 known = {sequence for _, sequence in cursor.candidates}
                 cursor.candidates = [
@@ -248,7 +248,7 @@ class SortedQueueEntryList:
         if not self._entries:
             return None
         head = self._head
-        # Deleting the first place of a list moves all others, so taken places are dropped in bulk.
+        # Deleting the first place of a list moves all others, so empty places are dropped in bulk.
         if head > _SPARE and head * 2 > len(self._places):
             del self._places[:head]
             self._head = head = 0
@@ -259,7 +259,7 @@ class SortedQueueEntryList:
         return entry
 
     def discard(self, entry: QueueEntry) -> bool:
-        """Take out this very message; return whether it was available."""
+        """Remove this entry; return whether it was available."""
         if not self.holds(entry):
             return False
         index = bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)
@@ -272,7 +272,7 @@ class SortedQueueEntryList:
         return self._entries.get(entry.sequence) is entry
 
     def place_of(self, entry: QueueEntry) -> Place:
-        """Return the place in the order of a message that has had one: lower places come first."""
+        """Return the place of a message that has a sequence number: lower places come first."""
         return self._value_of(entry), entry.sequence
 
     def least(self) -> QueueEntry | None:
@@ -280,7 +280,7 @@ class SortedQueueEntryList:
         return self._entries[self._places[-1][1]] if self._entries else None
 
     def clear(self) -> list[QueueEntry]:
-        """Take out all messages and return them in order."""
+        """Remove all messages and return them in order."""
         entries = list(self)
         self._places = []
         self._head = 0
@@ -293,11 +293,11 @@ class SortedQueueEntryList:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> SortedCursor:
-        """Return the place of somebody who has seen nothing yet, for `peek`."""
+        """Return a cursor at the beginning, for `peek`."""
         return SortedCursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> SortedCursor:
-        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. Each looks for itself, whatever was `asked`."""
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. There is no index, so `asked` is ignored."""
         return self._cursors.open(text, lambda: self._make_cursor(matches))
 
     def _make_cursor(self, matches: Callable[[QueueEntry], bool]) -> SortedCursor:
@@ -306,7 +306,7 @@ class SortedQueueEntryList:
         return cursor
 
     def close_cursor(self, text: str) -> None:
-        """Forget the cursor of `text` with its last user."""
+        """Close the cursor of `text` for one user; the last one removes it."""
         self._cursors.close(text)
 
     def may_have(self, cursor: Cursor | None) -> bool:
@@ -321,7 +321,7 @@ class SortedQueueEntryList:
         return cursor.matches is None or cursor.matches(entry)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Remember, if that costs no search, that `entry`, just appended, does not match."""
+        """Record, if that costs no search, that `entry`, just appended, does not match."""
         if isinstance(cursor, SortedCursor):
             candidates = cursor.candidates
             # Without a search: a place that was just pushed is at the heap's end if it is not before its parent there.
@@ -333,7 +333,7 @@ class SortedQueueEntryList:
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the first message that matches `cursor` and that `permits` (None: all) allows.
 
-        Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
+        Returns `UNFINISHED` after about `evaluations` messages that do not match; their results are kept.
         """
         assert isinstance(cursor, SortedCursor), "it was opened here"
         candidates, matches = cursor.candidates, cursor.matches
@@ -345,30 +345,30 @@ class SortedQueueEntryList:
                 entry = self._entries[candidates[0][1]]
                 is_match = matches is None or matches(
                     entry
-                )  # raises where the message is not in memory: it stays a candidate
+                )  # raises for a message that is not in memory, which stays a candidate
                 is_permitted = is_match and (permits is None or permits(entry))
                 place = heappop(candidates)
                 if is_permitted:
                     found = entry
                     break
                 if is_match:
-                    # Set apart while the search goes on: on top of the heap it would be found again at once.
+                    # Kept apart during the search: on top of the heap it would be found again at once.
                     not_now.append(place)
                 else:
                     evaluations -= 1
                 self._drop_gone(candidates)
-            # Before the others are pushed back: they have been looked at, and leave nothing to go on with.
+            # Before the others are pushed back: those have been checked, and do not make the search unfinished.
             is_unfinished = bool(candidates)
         finally:
             for each in not_now:
-                # Also after an error: what matches must stay a candidate.
+                # Also after an error: a matching message must stay a candidate.
                 heappush(candidates, each)
         if found is not None:
             self.discard(found)
         return UNFINISHED if found is None and is_unfinished else found
 
     def _drop_gone(self, candidates: list[Place]) -> None:
-        """Take from the top of the heap what is no longer available, and what stands there twice."""
+        """Remove absent messages and duplicates from the top of the heap."""
         while candidates and candidates[0][1] not in self._entries:
             heappop(candidates)
 
@@ -379,9 +379,9 @@ class SortedQueueEntryList:
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority` as in `BlockedMessages`.
+        """Take the first message that `permits` allows to `consumer`, which has no selector; `higher_priority` as in `BlockedMessages`.
 
-        Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
+        Returns `UNFINISHED` after about `looks` checks; the scan position is kept.
         """
         found = self._turns.find(self._places, self._head, self._entries, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
@@ -391,26 +391,26 @@ class SortedQueueEntryList:
         return entry
 
     def rewind(self, entries: Iterable[QueueEntry]) -> None:
-        """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
+        """Have all consumers look again at messages that were reserved for others, as far as these are available."""
         for entry in entries:
             if self.holds(entry):
                 self._turns.note((self._value_of(entry), entry.sequence), len(self._entries))
 
     def forget_scan(self, consumer: object) -> None:
-        """Have a consumer without a selector ask for all again, or be forgotten if it has ended. May be repeated."""
+        """Drop the scan position of a consumer without a selector, as it must look at all again or has ended. May be repeated."""
         self._turns.forget(consumer)
 
     def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
         if not isinstance(cursor, SortedCursor):
-            return None  # it began before the queue was sorted, which had no messages then
+            return None  # it was opened before the queue was sorted, when the queue had no messages
         places = self._places
         index = self._head if cursor.place is None else bisect_right(places, cursor.place, self._head)
         for at in range(index, min(index + evaluations, len(places))):
             place = places[at]
             entry = self._entries[place[1]]
             is_new = place[1] > cursor.last
-            # if that cannot be said, it is looked at again
+            # the place is passed after the evaluation: if that raises, the message is evaluated again
             is_match = not is_new and (cursor.matches is None or cursor.matches(entry))
             cursor.place = place
             if is_match:

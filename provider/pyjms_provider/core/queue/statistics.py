@@ -1,9 +1,9 @@
-"""What observers see of a queue: how large and how old its messages are, where a message is, and the steps of a delivery. Any thread.
+"""Statistics of a queue: the size and age of its messages, the location of a message, and a trace of delivery steps. Any thread.
 
-Each call of the first kind looks at a bounded number of messages under the queue's lock, however many it has; so what is said of a queue with many
-messages of different sizes is an estimate. A view is as it was at one moment; the next may differ.
+The statistics look at a bounded number of messages under the queue's lock; so for a queue with many messages of different sizes they are an
+estimate. Each is a snapshot; the next one may differ.
 
-`tracing` puts a hook around each step by which work is announced and pulled, for tests and for a broker that is started with `--trace`. Off, it costs nothing.
+`tracing` puts a hook around each step by which work is announced and polled, for tests and for a broker that is started with `--trace`. Off, it costs nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _LOOKED_THROUGH: Final = 500
 
 
 def about_bytes(queue: Queue, depth: int, looked_at: int = _SAMPLE) -> int:
-    """Return about how many bytes all messages take: exact for a few messages, for many by the first of them.
+    """Return about how many bytes all messages take: exact for a few messages, estimated from the first ones for many.
 
-    `depth`: how many messages there are; `looked_at`: at so many of those that wait, and of those that are held.
+    `depth`: how many messages there are; `looked_at`: how many of the available ones, and of those that are held, are measured.
     """
     with queue.lock:
         state = queue.state
@@ -44,7 +44,7 @@ def about_bytes(queue: Queue, depth: int, looked_at: int = _SAMPLE) -> int:
 
 
 def oldest_timestamp_ms(queue: Queue) -> int | None:
-    """Return when the oldest message was sent that waits or is held, in milliseconds since 1970 UTC; None: nobody knows.
+    """Return when the oldest available or held message was sent, in milliseconds since 1970 UTC; None: unknown.
 
     By the sender's JMSTimestamp (JMS 1.1 §3.4.4). May wait for a disk. Raises `ResourceError`.
     """
@@ -57,9 +57,9 @@ def oldest_timestamp_ms(queue: Queue) -> int | None:
 
 
 def most_deliveries(queue: Queue, looked_at: int = _SAMPLE) -> int:
-    """Return how often that message was delivered that was delivered most often, among those that leave first and those held for longest.
+    """Return the highest delivery count among the messages that leave first and those held for longest.
 
-    A message that was given back stands at its old place, so a poison message is among them. Waits for no disk.
+    A released message is at its old place, so a poison message is among them. Waits for no disk.
     """
     with queue.lock:
         state = queue.state
@@ -68,11 +68,11 @@ def most_deliveries(queue: Queue, looked_at: int = _SAMPLE) -> int:
 
 
 def largest_message(queue: Queue) -> tuple[QueueEntry, int] | None:
-    """Return the largest message, with about its bytes, among those that came last and those that leave first."""
+    """Return the largest message, with about its bytes, among those added last and those that leave first."""
     with queue.lock:
         ordering = queue.ordering
         entries = [*ordering.newest(_LOOKED_THROUGH), *ordering.first(_LOOKED_THROUGH)]
-    # With the place in the list: of equal sizes that one decides, as entries have no order.
+    # With the place in the list, which decides between equal sizes, as entries have no order.
     sizes = ((_size(queue, entry), number) for number, entry in enumerate(entries))
     size, number = max(sizes, default=(0, 0))
     return (entries[number], size) if size else None
@@ -88,18 +88,18 @@ def _size(queue: Queue, entry: QueueEntry) -> int:
         return entry.reference.size
     try:
         return approximate_size(queue.store.retrieve(entry.reference))
-    except (KeyError, NotInMemoryError):  # it has gone meanwhile, or lies on the disk
+    except (KeyError, NotInMemoryError):  # it has left meanwhile, or is on the disk
         return 0
 
 
 def counts_of(queue: Queue) -> Counts:
-    """Count all messages of one queue in one step: quickly when it is empty, as most are where there are thousands."""
+    """Count all messages of one queue in one step: quickly when it is empty, as most of thousands of queues are."""
     with queue.lock:
         return queue.state.counts()
 
 
 def traffic_of(queue: Queue) -> tuple[int, int, int]:
-    """Return how many messages have come to a queue since it was opened, how many deliveries there were, and how many messages have left."""
+    """Return how many messages were added to a queue since it was opened, how many deliveries there were, and how many messages have left."""
     counts = counts_of(queue)
     return counts.accepted, counts.delivered, counts.departed
 
@@ -115,18 +115,18 @@ class MessageLocation:
     state: MessageState
     delivery_count: int
     session: str | None
-    """Who received it and has not settled it."""
+    """The session that received it and has not settled it."""
     is_in_memory: bool
     deliver_at_ms: int
-    """Milliseconds since 1970 UTC before which nobody gets it; 0: at once."""
+    """Milliseconds since 1970 UTC before which it is not delivered; 0: at once."""
 
 
 def whereabouts(
     message_ids: Iterable[str], numbers: Mapping[int, str], channels: Iterable[Queue]
 ) -> dict[str, list[MessageLocation]]:
-    """Return where messages are, by their ids.
+    """Return the locations of messages, by their ids.
 
-    A message is known by its number, of those in `numbers`, or by its id if it is in memory.
+    A message is found by its number, if `numbers` has it, or by its id if it is in memory.
     """
     wanted = set(message_ids)
     found: dict[str, list[MessageLocation]] = {}
@@ -175,7 +175,7 @@ class Step(Enum):
 
 
 Traced = tuple[Enum, type, str]
-"""A step is the call of one method: on whom, and what is called."""
+"""A step is the call of one method: its class and its name."""
 
 STEPS: Final[tuple[Traced, ...]] = (
     (Step.ARRIVED, Queue, "enqueue"),
@@ -191,7 +191,7 @@ STEPS: Final[tuple[Traced, ...]] = (
 
 @contextmanager
 def tracing(observe: Callable[[Any, object], None], steps: Iterable[Traced] = STEPS) -> Iterator[None]:
-    """Tell `observe` of each of the steps and the object that takes it, in all of this process, until the block ends.
+    """Call `observe` with each of the steps and the object that takes it, in all of this process, until the block ends.
 
     `observe` is called on the thread that takes the step, before it is taken. Not to be nested.
     """
