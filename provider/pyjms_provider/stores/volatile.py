@@ -380,7 +380,7 @@ class VolatileJournal(Journal):
         self._pass("after drop", Changes())
 
     def _forget_numbers(self, numbers: Sequence[QueueNumber]) -> None:
-        """Drop the queues that these numbers were promised to, so that each gets another number next time. The lock is held."""
+        """Forget promised numbers, so that a queue of the same identity gets another number. The lock is held."""
         self._promised = {identity: known for identity, known in self._promised.items() if known not in numbers}
 
     def close(self, *, clean: bool) -> None:

@@ -1,4 +1,4 @@
-"""Changes as rows of statements, ready to be executed together with those of others."""
+"""Turns changes into batches of SQL statements and rows, which can be merged with those of other threads."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.schema import Statements
 
 
-# The rows of messages. Of some the bodies are on the disk, and are read while the rows are written, a few at a time.
-# What an open transaction has sent is paged out as anything else, and may be larger than memory.
+# The rows of messages. Paged-out bodies are read while the rows are written, a few at a time: the messages that an open
+# transaction has sent are paged out like all others, and may be larger than memory.
 
 Row = tuple[Any, ...]
 
 _BYTES: Final = 1_000_000
 _MESSAGES: Final = 256
-"""So much is read in one go: for small messages that is many, as each read costs a round trip."""
+"""The limits of one read of paged-out bodies: many small messages are read together, as each read costs a round trip."""
 _LOST: Final = "a message that had left memory before its transaction was committed could not be read"
 
 
 class BatchTarget(Protocol):
-    """What a batch needs of the database that it is written to."""
+    """The part of `Database` that a batch needs."""
 
     statements: Statements
     read_paged: Callable[[Sequence[ReferenceId]], dict[ReferenceId, bytes]]
@@ -49,7 +49,7 @@ class BatchTarget(Protocol):
 
 
 def message_row(reference: MessageReference, queue: QueueNumber | None, branch: int | None, body: bytes) -> Row:
-    """Return the row of a message; `queue` None: it has entries, being in several."""
+    """Return the row of a message; `queue` None: the message is in several queues, and has entries."""
     return (
         reference.id,
         queue,
@@ -64,7 +64,7 @@ def message_row(reference: MessageReference, queue: QueueNumber | None, branch: 
 
 
 class PagedMessage(NamedTuple):
-    """A message that is added, and whose body was paged out; the rest as in `message_row`."""
+    """A message to be added whose body was paged out. The fields are the arguments of `message_row`."""
 
     reference: MessageReference
     queue: QueueNumber | None
@@ -72,20 +72,20 @@ class PagedMessage(NamedTuple):
 
 
 class PagedRows(Collection[Row]):
-    """What is written like a collection of rows, of which few are in memory at a time. May be gone through several times."""
+    """The rows of paged-out messages; only a few are in memory at a time. May be iterated several times."""
 
     def __init__(
         self,
         messages: Sequence[PagedMessage],
         read: Callable[[Sequence[ReferenceId]], dict[ReferenceId, bytes]],
     ) -> None:
-        """`read` returns the bodies that are there."""
+        """`read` returns the bodies of those messages that are still stored."""
         self._messages = messages
         self._read = read
 
     @property
     def size(self) -> int:
-        """About how many bytes the bodies have."""
+        """The approximate number of bytes of the bodies."""
         return sum([message.reference.size for message in self._messages])
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class PagedRows(Collection[Row]):
             yield from portion
 
     def portions(self) -> Iterator[Sequence[Row]]:
-        """Yield the rows, as many as are read in one go. Raises `StoreError` if a body is lost whose message somebody holds."""
+        """Yield the rows, in portions that are read at once. Raises `StoreError` if the body of a message with holders is lost."""
         portion: list[PagedMessage] = []
         size = 0
         for message in self._messages:
@@ -113,7 +113,7 @@ class PagedRows(Collection[Row]):
     def _rows(self, portion: Sequence[PagedMessage]) -> Sequence[Row]:
         try:
             bodies = self._read([message.reference.id for message in portion])
-        except StoreError as error:  # of this work alone: what others write need not read
+        except StoreError as error:  # concerns this batch alone: other batches need not read
             raise StoreError(f"{_LOST}: {error.reason}") from error
         rows: list[Row] = []
         for reference, queue, branch in portion:
@@ -122,7 +122,7 @@ class PagedRows(Collection[Row]):
                 rows.append(message_row(reference, queue, branch, body))
             elif reference.holders:
                 raise StoreError(f"{_LOST}: it is not on the disk any more; nothing was written")
-            # else its queue has ended meanwhile
+            # Without holders: its queue was dropped in the meantime.
         return rows
 
 
@@ -142,77 +142,77 @@ _ORDER: Final = (
     "put_duplicate",
     "forget_duplicates",
 )
-"""Ids of a queue that is gone, before those of the next one of its name; queues, additions, counts, removals; marks that are forgotten before those that are put. Beyond that the order does not matter."""
+"""The order of the statements. The duplicate ids of a dropped queue are deleted before those of the next queue of its name are added; queues come
+before additions, these before counts, and these before removals; marks are deleted before others are put. Otherwise the order does not matter."""
 _LAST: Final = "put_queue_duplicate"
-"""Ids of queues that are still there when all else has been done."""
+"""Runs after all other statements: it stores a duplicate id only if its queue still exists then."""
 
 _AWKWARD = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 
 
 def text_to_column(text: str | None) -> str | None:
-    """Return `text` without what PostgreSQL or UTF-8 do not take: NUL, and half of a surrogate pair."""
+    """Return `text` with NUL and lone surrogates escaped, which PostgreSQL or UTF-8 do not accept."""
     if text is None or not _AWKWARD.search(text):
         return text
     return _AWKWARD.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def text_from_column(text: str | None) -> str | None:
-    """Return what `text_to_column` was given."""
+    """Undo the escapes of `text_to_column`."""
     if text is None or "\\" not in text:
         return text
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 class Batch:
-    """Rows by statement and key, to be executed in the order of `_ORDER`, and other statements after them.
+    """Rows by statement and key, executed in the order of `_ORDER`, followed by other statements.
 
-    Ids are used once, a message is removed only after its addition was written, and setting a count, a mark or a
-    duplicate id again changes nothing: so batches may be merged, and be executed again.
+    Batches may be merged, and be executed again: ids are used once, a message is removed only after its addition was written, and
+    setting a count, a mark or a duplicate id again changes nothing.
     """
 
     __slots__ = ("others", "paged", "rows", "witness")
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[Hashable, Row]] = {}
-        """By the name of a statement in `Statements`: rows by what they are about, so that of two the later one stays."""
+        """For each name of a statement in `Statements`: rows by key, so that a later row replaces an earlier one with the same key."""
         self.paged: list[PagedMessage] = []
-        """Messages that are added besides, and read only then."""
+        """Messages to be added whose bodies are read only when the batch is written."""
         self.others: list[tuple[str, Sequence[Row]]] = []
         """Statements that run last, in this order."""
         self.witness: tuple[str, Row] | None = None
-        """A query that finds a row exactly when the batch was written, for one whose additions do not tell."""
+        """A query that returns a row exactly if the batch was written; for batches of which no added message can prove it."""
 
     def steps(self, database: BatchTarget) -> Sequence[tuple[str, Collection[Row]]]:
-        """Return what is to be executed, in this order."""
+        """Return the statements with their rows, in the order of their execution."""
         rows, statements = self.rows, database.statements
-        if len(rows) == 1 and not self.others and not self.paged:  # what most batches are
+        if len(rows) == 1 and not self.others and not self.paged:  # the common case
             name, found = next(iter(rows.items()))
             return ((getattr(statements, name), found.values()),)
         steps: list[tuple[str, Collection[Row]]] = []
-        # Rows of a later table refer to earlier ones, and a removal must run after the addition that it takes back.
+        # Rows of later tables refer to rows of earlier ones, and a removal must run after the addition of its message.
         for name in _ORDER:
             if name in rows:
                 steps.append((getattr(statements, name), rows[name].values()))
             if name == "add_message" and self.paged:
                 steps.append((statements.add_message, PagedRows(self.paged, database.read_paged)))
         steps += self.others
-        # After the other statements: a duplicate id is stored only if its queue
-        # has not just been dropped by one of them.
+        # After the other statements, one of which may drop the queue: then the duplicate id must not be stored.
         if _LAST in rows:
             steps.append((getattr(statements, _LAST), rows[_LAST].values()))
         return steps
 
     def put(self, name: str, key: Hashable, row: Row) -> None:
-        """Have the statement called `name` run with `row`, and no longer with what was put under that key before."""
+        """Add `row` for the statement called `name`; it replaces an earlier row with the same key."""
         # Dictionaries keep the order of insertion, so of two records of one row
         # the last one counts, and is written once.
         self.rows.setdefault(name, {})[key] = row
 
     def absorb(self, later: Batch) -> None:
-        """Do what `later` does, too, and after the rest."""
+        """Append the rows and statements of `later`."""
         for name, rows in later.rows.items():
-            # Several threads write marks of one queue: the highest counts, whichever batch it came in.
+            # Several threads write marks of one queue: the highest counts, in whichever batch it is.
             if name == "put_mark":
                 for key, row in rows.items():
                     self._put_mark(key, row)
@@ -224,7 +224,7 @@ class Batch:
         self.witness = self.witness or later.witness
 
     def mark(self, queue: QueueNumber, priority: int, up_to: ReferenceId) -> None:
-        """Put a delivery mark, or forget it (0)."""
+        """Set a delivery mark, or delete it (0)."""
         key = (queue, priority)
         if up_to:
             self._put_mark(key, (*key, up_to))
@@ -239,50 +239,50 @@ class Batch:
 
     @property
     def first_message(self) -> ReferenceId | None:
-        """The id of a message that is added; None: none is."""
+        """The id of a message that the batch certainly adds; None: there is none."""
         added = self.rows.get("add_message")
         if added:
             return next(iter(added.values()))[0]  # type: ignore[no-any-return]
         # Messages without holders may be left out while the rows are written,
-        # so that their absence would prove nothing.
+        # so their absence would prove nothing.
         return next((message.reference.id for message in self.paged if message.reference.holders), None)
 
     def add(self, message: NewMessage, branch: int | None) -> None:
         """Add a message, and its entries if it is in several queues. Raises `CodecError`."""
         reference, envelope, queues = message.reference, message.envelope, message.queues
-        # A message of one queue has its queue in its own row: one row for a message, and no entry (decision 0111).
+        # A message of one queue names the queue in its own row, and needs no entry (decision 0111).
         shared = len(queues) != 1
         queue = None if shared else queues[0]
         if envelope is None:
-            # The body is read while it is written: a transaction may have more messages than memory has room for.
+            # The body is read when the batch is written: a transaction may have more messages than memory can hold.
             self.paged.append(PagedMessage(reference, queue, branch))
         else:
             row = message_row(reference, queue, branch, encode(envelope))
-            # This is `put` inline: sending a message comes here each time.
+            # `put` inline, as this runs for each message sent.
             rows = self.rows.get("add_message")
             if rows is None:
                 rows = self.rows["add_message"] = {}
             rows[row[0]] = row
         if shared:
             for queue in queues:
-                # A count of 0: each queue counts redeliveries of its own.
+                # The count is 0: each queue counts its own deliveries of the message.
                 self.put("add_entry", (reference.id, queue), (reference.id, queue, 0))
 
     def remove(self, removals: Sequence[Removal]) -> None:
-        """Take messages out of queues."""
+        """Remove messages from queues."""
         for removal in removals:
             reference = removal.reference
             row = (reference.id, removal.queue)
             if reference.shared:
                 self.put("remove_entry", row, row)
-                # The row of the message goes with its last entry; the statement itself looks whether there is another.
+                # The row of the message is deleted with its last entry; the statement itself checks whether there is another one.
                 self.put("remove_unreferenced", reference.id, (reference.id,))
             else:
                 self.put("remove_single", row, row)
 
 
 def batch_of(rows: Sequence[Row]) -> Batch:
-    """Return what adds messages, and nothing else."""
+    """Return a batch that adds these rows of messages."""
     batch = Batch()
     batch.rows["add_message"] = {row[0]: row for row in rows}
     return batch
@@ -300,27 +300,27 @@ def queue_row(record: QueueRecord) -> Row:
 
 
 def next_queue(number: QueueNumber) -> Row:
-    """Return the row that says that a number is in use."""
+    """Return the row that raises the next free number above a number in use."""
     return number + 1, number + 1
 
 
 def make_batch(changes: Changes) -> Batch:
-    """Return `changes` as rows, all but branches, reader groups and staged units. Raises `CodecError`."""
+    """Return `changes` as rows, except for branches, reader groups and staged units. Raises `CodecError`."""
     batch = Batch()
     for record in changes.definitions:
         batch.put("add_queue", record.number, queue_row(record))
-        # Numbers are used once, also when the queue is dropped before the next
+        # A number is never used again, even if the queue is dropped before the next
         # start, as rows of its messages may remain.
         batch.put("raise_next_queue", record.number, next_queue(record.number))
     pipelines = changes.pipelines
-    # A branch and a staged unit write their messages under their number, and remove nothing until they are decided.
+    # A branch and a staged unit write their messages under their own number, and remove nothing until they are decided.
     if changes.prepared is None and (pipelines is None or pipelines.staged is None):
         for message in changes.messages:
             batch.add(message, None)
         if changes.removals:
             batch.remove(changes.removals)
     for queue, reference, count in changes.counts:
-        # The count stands where the message stands in its queue: in its entry, or in its own row.
+        # The count is in the message's entry of that queue, or in its own row if it is in one queue only.
         name = "count_entry" if reference.shared else "count_single"
         batch.put(name, (reference.id, queue), (count, reference.id, queue))
     for mark in changes.marks:
@@ -335,14 +335,14 @@ def make_batch(changes: Changes) -> Batch:
         else:
             batch.put("put_queue_duplicate", (*key, number), (*row, number))
         if duplicate.forgets_below:
-            # By destination: of several sends in one batch the last bound replaces the others.
+            # The key is the destination: of several sends in one batch the last bound replaces the others.
             batch.put("forget_duplicates", place, (*place, duplicate.forgets_below))
     return batch
 
 
 def merge(batches: Sequence[Batch]) -> Batch:
-    """Return one batch that does what `batches` do, one after the other."""
-    # The one batch of most commits is not copied.
+    """Return one batch with the effect of `batches` in their order."""
+    # Most commits have one batch, which is not copied.
     if len(batches) == 1:
         return batches[0]
     whole = Batch()
@@ -351,13 +351,13 @@ def merge(batches: Sequence[Batch]) -> Batch:
     return whole
 
 
-# Branches of distributed transactions as rows: what is prepared is kept apart until it is decided.
+# Branches of distributed transactions as rows: the changes of a prepared branch are stored separately until it is decided.
 
 
 def add_branches(batch: Batch, changes: Changes, database: BatchTarget, next_number: Callable[[], int]) -> None:
-    """Add the branch that `changes` prepare, and the ends of those that they decide.
+    """Add the branch that `changes` prepare, and the outcomes of branches that they decide.
 
-    Reads what the decided branches take out of queues. Raises `StoreError`, `CodecError`.
+    Reads from the database which messages the decided branches remove. Raises `StoreError`, `CodecError`.
     """
     statements = database.statements
     prepared = changes.prepared
@@ -370,7 +370,7 @@ def add_branches(batch: Batch, changes: Changes, database: BatchTarget, next_num
         removals = [(number, removal.reference.id, removal.queue) for removal in changes.removals]
         if removals:
             batch.others.append((statements.add_branch_removal, removals))
-        # A branch may have no messages, only removals: then its own row tells whether the commit arrived.
+        # A branch may have no messages, only removals: then its own row proves that the batch was committed.
         batch.witness = (statements.has_branch, (number,))
     for outcome in changes.outcomes:
         _decide(batch, outcome, database)
@@ -382,7 +382,7 @@ def _key(xid: Xid) -> Row:
 
 def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None:
     statements, key, others = database.statements, _key(outcome.xid), batch.others
-    # No row: the decision was written before, as when a commit of unknown outcome is repeated.
+    # No row: the decision is already written, for instance if a commit of unknown outcome is repeated.
     for (number,) in database.query(statements.find_branch, key):
         if outcome.commit:
             removals: list[Row] = database.query(statements.branch_removals, (number,))
@@ -398,25 +398,25 @@ def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None
         others.append((statements.drop_branch_removals, [(number,)]))
         others.append((statements.drop_branch, [(number,)]))
     if outcome.heuristic:
-        # Kept until the transaction manager forgets the branch: XA has it learn
-        # of a heuristic outcome also after a restart.
+        # Kept until the transaction manager forgets the branch: XA requires that
+        # it can learn of a heuristic outcome even after a restart.
         others.append((statements.put_heuristic, [(*key, outcome.commit)]))
     else:
         others.append((statements.drop_heuristic, [key]))
 
 
-# Dropping a queue: it is gone in one write, and its messages follow in bounded runs, between the writes of others.
-# There is no index by queue, as each send would pay for it. So all messages are looked at, a run of ids at a time; if
-# the process dies meanwhile, the next opening finds messages of a queue that is not there, and removes them.
+# Dropping a queue: one write deletes the queue, and its messages follow in bounded runs, between the writes of other
+# threads. There is no index by queue, as each send would pay for it. So all messages are scanned, a run of ids at a time.
+# If the process dies meanwhile, the next opening finds messages of an unknown queue, and removes them.
 
 _RUN: Final = 1000
-"""So many ids are looked at in one write: a few milliseconds in which nobody else writes."""
+"""The number of ids scanned in one write, which blocks other writers for a few milliseconds."""
 
 
 def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
-    """Return what makes a queue unknown."""
+    """Return a batch that deletes a queue, but not its messages."""
     batch = Batch()
-    # The queue's row goes last: the ids of its producers are found by its address, which is read from that row.
+    # The queue's row is deleted last: its duplicate ids are found by its address, which is read from that row.
     batch.others = [
         (statement, [(number,)])
         for statement in (
@@ -432,9 +432,9 @@ def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
 
 
 def add_dropped(batch: Batch, statements: Statements, numbers: Sequence[QueueNumber]) -> None:
-    """Have a batch make queues unknown; the next ones of their names may be in it, or in one that it is merged with."""
+    """Add the deletion of queues to a batch; it, or one merged with it, may define the next queues of the same names."""
     for number in numbers:
-        # Among the ordered rows and not behind them: ids of the next queue of this name, in this batch, must survive.
+        # Among the ordered rows and not after them: duplicate ids of the next queue of this name, in this batch, must survive.
         batch.put("drop_queue_duplicates", number, (number,))
         batch.others += [
             each for each in drop_queue(statements, number).others if each[0] != statements.drop_queue_duplicates
@@ -442,16 +442,16 @@ def add_dropped(batch: Batch, statements: Statements, numbers: Sequence[QueueNum
 
 
 def drop_messages(database: BatchTarget, number: QueueNumber) -> Iterator[Batch]:
-    """Yield what removes the messages of a queue, run by run; each is to be written before the next is asked for.
+    """Yield batches that remove the messages of a queue, run by run; each must be written before the next one is requested.
 
     Raises `StoreError`.
     """
     statements = database.statements
     after = 0
-    # Read once: messages that are sent from now on belong to other queues, as this one is unknown.
+    # Read once: messages sent from now on belong to other queues, as this one is deleted.
     ((last,),) = database.query(statements.last_message)
     while last is not None and after < last:
-        # Gaps of ids are skipped: each run costs a commit.
+        # Gaps between ids are skipped, as each run costs a commit.
         ((first,),) = database.query(statements.next_message, (after,))
         if first is None:
             return
@@ -466,13 +466,13 @@ def drop_messages(database: BatchTarget, number: QueueNumber) -> Iterator[Batch]
         after = until
 
 
-# Reader groups and staged units: what groups hold, and messages that wait for their epoch.
+# Reader groups with their reservations, and staged units with messages that wait for their epoch.
 
 
 def add_pipelines(batch: Batch, changes: Changes, database: BatchTarget, next_number: Callable[[], int]) -> None:
-    """Add what `changes` do to reader groups and staged units.
+    """Add the changes of reader groups and staged units.
 
-    Reads which rows belong to the units that end. Raises `StoreError`, `CodecError`.
+    Reads from the database which rows belong to the units that end. Raises `StoreError`, `CodecError`.
     """
     pipelines = changes.pipelines
     assert pipelines is not None
@@ -486,7 +486,7 @@ def add_pipelines(batch: Batch, changes: Changes, database: BatchTarget, next_nu
         name = _name_row(staged.name)
         row = (number, *name, staged.messages, staged.staged_ms, staged.discarded_after_ms)
         others.append((statements.add_stage, [row]))
-        # As with a branch: a unit without messages is recognized by its own row.
+        # As with a branch: for a unit without messages its own row is the proof.
         batch.witness = (statements.has_stage, (number,))
     for stage_name, is_promoted in pipelines.outcomes:
         for (number,) in database.query(statements.find_stage, _name_row(stage_name)):
@@ -510,7 +510,7 @@ def _add_groups(batch: Batch, pipelines: PipelineChanges, database: BatchTarget)
         rows = [(each.group, each.number, each.reference.id, each.count) for each in pipelines.reserved]
         others.append((statements.put_reserved, rows))
     for group, upto in pipelines.acknowledged:
-        # The rows of held messages go, and the group's lower bound rises, in one write: a restart sees both or neither.
+        # The reservations are deleted and the group's lower bound is raised in one write: a restart sees both or neither.
         others.append((statements.drop_acknowledged, [(group, upto)]))
         others.append((statements.raise_low, [(upto, group)]))
     for group in pipelines.released:

@@ -1,11 +1,12 @@
-"""A configuration store in a database: SQLite's file, or a schema of PostgreSQL; a row for each object.
+"""A configuration store in a database, a file of SQLite or a schema of PostgreSQL, with a row for each object.
 
-Its tables begin with ``pyjmsconf_``, so that they may stand beside a journal's, on PostgreSQL: in a file each would carry SQLite's log over
-without knowing what the disk failed to keep of the other's. Who writes has opened the store last: each
-change also checks the number of the opening, as a lock may be lost with its connection.
+The names of its tables begin with ``pyjmsconf_``, so that on PostgreSQL they may share a schema with a journal's. They may not share a
+file of SQLite: each store would run checkpoints without knowing which writes of the other one the disk had failed to force. Only the
+store that was opened last may write: each change also checks the number of the opening, as a lock may be lost with its connection.
 
-A commit that PostgreSQL does not answer may have been done. A change may be repeated, so it is, until it is answered. If it is not,
-it is called in doubt, the model takes the change back, and the next one here, or `close`, takes back what may have been kept of it.
+If PostgreSQL does not answer a commit, its outcome is unknown. Changes are idempotent, so the change is repeated until the server
+answers. If it does not, the change is reported as in doubt, the model undoes it, and the next change here, or `close`, undoes what may
+have been written.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _VERSION: Final = 1
 _PRODUCT: Final = "pyjms configuration"
 _LOCK_CLASS: Final = 0x704A4D43  # "pJMC"; the journal's is another
 SETTLE_MS: Final = 10_000
-"""How long a change that was not answered is repeated, before it is in doubt."""
+"""How long a change without an answer is repeated before it is in doubt."""
 _RETRY_MS: Final = 100
 _SCHEMA: Final = MetaData()
 
@@ -73,7 +74,7 @@ _META: Final = Table(
     Column("opening", BigInteger, nullable=False),
     Column("holder", Text, nullable=False),
 )
-"""One row, number 1. `opening` grows with each opening."""
+"""One row, number 1. `opening` is increased at each opening."""
 
 _OBJECT: Final = Table(
     "pyjmsconf_object",
@@ -89,14 +90,14 @@ _OBJECT: Final = Table(
     Column("updated_by", Text, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
 )
-"""`number` keeps the order in which objects were made: parents come before their children."""
+"""`number` is the order in which objects were created: parents come before their children."""
 
 
 class SqlConfigurationStore(ConfigurationStore):
-    """Keeps records in rows; a change is one transaction."""
+    """A configuration store with a row for each record; a change is one transaction."""
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
-        """`url`: SQLAlchemy's, of the databases that stores of messages may be in; `clock` None: the system's. Raises `UrlError`."""
+        """`url`: a URL of SQLAlchemy, as for stores of messages; `clock` None: the system's. Raises `UrlError`."""
         try:
             self._url = make_url(url)
         except (ArgumentError, ValueError) as error:
@@ -105,7 +106,7 @@ class SqlConfigurationStore(ConfigurationStore):
         self._engine: Engine | None = None
         self._opening = 0
         self._doubtful: dict[str, RowMapping | None] = {}
-        """What was kept under the ids of changes in doubt before these, None: nothing."""
+        """For the ids in changes in doubt: the row before these changes, or None if there was none."""
         self._hasten: Callable[[], None] = _nothing
         self._let_go: Callable[[], None] = _nothing
 
@@ -116,8 +117,8 @@ class SqlConfigurationStore(ConfigurationStore):
     def open(self, holder: str) -> Sequence[ObjectRecord]:
         engine, let_go = self._hold(describe_holder(holder))
         try:
-            # The new opening is numbered in the transaction that reads the records,
-            # so no change of another broker comes between.
+            # The new opening gets its number in the transaction that reads the records,
+            # so no other broker can change them in between.
             with engine.begin() as connection:
                 opening = self._prepare(connection, describe_holder(holder))
                 rows: Sequence[Any] = connection.execute(select(_OBJECT).order_by(_OBJECT.c.number)).all()
@@ -132,7 +133,7 @@ class SqlConfigurationStore(ConfigurationStore):
         return records
 
     def _hold(self, holder: str) -> tuple[Engine, Callable[[], None]]:
-        """Return the database, held, and what frees it. Raises `UrlError`, `HeldStoreError`, `UnsupportedStoreError`."""
+        """Lock the database; return its engine, and a function that releases it. Raises `UrlError`, `HeldStoreError`, `UnsupportedStoreError`."""
         if self._url.drivername in {"sqlite", "sqlite+pysqlite"}:
             return self._hold_sqlite(holder)
         if self._url.drivername == "postgresql+psycopg":
@@ -147,14 +148,14 @@ class SqlConfigurationStore(ConfigurationStore):
         from pyjms_provider.stores.sql.sqlite_files import file_of
 
         path = file_of(self._url)
-        # Erased: attributes have passwords, which must not stay in free pages of the file.
+        # Erased: attributes may be passwords, which must not remain in free pages of the file.
         engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True, checkpoints_in_commits=True)
-        # A lock of its own name, as the file beside it without this part is a store's of messages.
+        # A name of its own: PATH.lock is the lock of a store of messages.
         lock = FileLock(f"{path}.configuration.lock", holder)
         try:
             lock.acquire()
         except HeldStoreError as error:
-            # Only the holder's name is taken over: a configuration cannot be waited for, as the text for stores offers.
+            # Without the advice about stand-by, which configuration stores do not support.
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
         try:
@@ -172,7 +173,7 @@ class SqlConfigurationStore(ConfigurationStore):
         timeout = timeout_of(self._url, self._clock)
         engine = make_engine(self._url, timeout).execution_options(isolation_level="READ COMMITTED")
         try:
-            # A connection that does nothing but hold the lock: one with changes may be lost and replaced.
+            # A connection for the lock alone: one that writes may be lost and replaced.
             held = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             lock = text("SELECT pg_try_advisory_lock(:class, hashtext(current_schema()))")
             is_free = held.execute(lock, {"class": _LOCK_CLASS}).scalar()
@@ -188,13 +189,13 @@ class SqlConfigurationStore(ConfigurationStore):
         return engine, partial(_unlock, held)
 
     def _prepare(self, connection: Connection, holder: str) -> int:
-        """Make the tables, or check them; return the number of this opening."""
+        """Create the tables, or check them; return the number of this opening."""
         if _META.name not in inspect(connection).get_table_names():
             _SCHEMA.create_all(connection)
             first = {"one": 1, "product": _PRODUCT, "version": _VERSION, "opening": 1, "holder": holder}
             connection.execute(insert(_META).values(**first))
             return 1
-        # The row is locked, so that two brokers that open it at once get two numbers.
+        # The row is locked, so that two brokers that open the store at once get different numbers.
         row: Any = connection.execute(select(_META).with_for_update()).first()
         if row is None:
             raise DamagedStoreError(f"{self.where} has lost its row in {_META.name}; put a backup in its place")
@@ -236,7 +237,7 @@ class SqlConfigurationStore(ConfigurationStore):
         try:
             self._write(engine, change)
         except DBAPIError as error:
-            # Before the COMMIT was sent nothing can have been written; after it, only a refusal says so for certain.
+            # Before the COMMIT is sent nothing can be written; after it, only a refusal proves that nothing was.
             if not change.is_committing or self._was_refused(error):
                 raise self._understand(error) from error
             self._settle(engine, change, error)
@@ -245,31 +246,31 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def _write(self, engine: Engine, change: _Change) -> None:
         with engine.begin() as connection:
-            # This waits for the row of `_META`, and so until no commit of a lost connection is under way any more.
+            # This locks the row of `_META`, and so waits until no commit of a lost connection is under way any more.
             self._check_holder(connection)
-            # Before `before` is read: a change in doubt is no state to return to.
+            # Before `before` is read, which must not include a change in doubt.
             self._take_back(connection)
-            # Read at the first attempt only: a repeated attempt might find what the first one has written.
+            # Read at the first attempt only: a later one might find the rows that the first one has written.
             if change.before is None:
                 change.before = _kept_before(connection, change.ids)
             for record in change.records:
                 _put(connection, record)
             for gone in change.removed:
                 connection.execute(delete(_OBJECT).where(_OBJECT.c.id == str(gone)))
-            # The last line before COMMIT, which is sent when the block is left.
+            # The last line before COMMIT, which is sent at the end of the block.
             change.is_committing = True
         # Only now: the rows were restored in the transaction that has just been committed.
         self._doubtful.clear()
 
     def _settle(self, engine: Engine, change: _Change, cause: DBAPIError) -> None:
-        """Repeat a change until it is answered. Raises `InDoubtError`."""
+        """Repeat a change until the server answers. Raises `InDoubtError`."""
         until_ms = self._clock.monotonic_ms() + SETTLE_MS
         while True:
             try:
                 self._write(engine, change)
             except (SQLAlchemyError, LostStoreError) as error:
                 if isinstance(error, LostStoreError) or self._clock.monotonic_ms() >= until_ms:
-                    # The older doubt wins: its rows are what was there before any of the changes in doubt.
+                    # Rows of older changes win: they are the state before any of the changes in doubt.
                     self._doubtful = {**(change.before or {}), **self._doubtful}
                     raise InDoubtError(
                         f"the connection to {self.where} was lost while the configuration was changed, so it is not known whether "
@@ -280,16 +281,16 @@ class SqlConfigurationStore(ConfigurationStore):
                 return
 
     def _take_back(self, connection: Connection) -> None:
-        """Have the store as it was before the changes in doubt, as the broker goes on without them."""
+        """Restore the rows from before the changes in doubt, as the broker goes on without these changes."""
         if self._doubtful:
             connection.execute(delete(_OBJECT).where(_OBJECT.c.id.in_(self._doubtful)))
             for row in self._doubtful.values():
                 if row is not None:
-                    # with its number: children come after their parents
+                    # With the same number: children must come after their parents.
                     connection.execute(insert(_OBJECT).values(**row))
 
     def _was_refused(self, error: DBAPIError) -> bool:
-        """Return whether a commit that failed has changed nothing for certain."""
+        """Return whether a failed commit has certainly changed nothing."""
         if self._url.drivername.startswith("sqlite") or not isinstance(error.orig, Exception):
             return True
         from pyjms_provider.stores.sql.postgresql import was_refused
@@ -314,10 +315,10 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def close(self) -> None:
         engine, self._engine = self._engine, None
-        # A server that does not answer would otherwise be waited for as long as during use.
+        # Shortens the time that a server may be silent.
         self._hasten()
         if engine is not None and self._doubtful:
-            # Otherwise the next opening may find the change, as the error about it has said.
+            # If this fails, the next opening may find the change: the InDoubtError said that its outcome is unknown.
             with suppress(SQLAlchemyError, StoreError):
                 self._write(engine, _Change())
         let_go, self._let_go = self._let_go, _nothing
@@ -327,20 +328,20 @@ class SqlConfigurationStore(ConfigurationStore):
 
 
 class _Change:
-    """One change, which may be written more than once."""
+    """One change, for which `_write` may be called more than once."""
 
     def __init__(self, records: Sequence[ObjectRecord] = (), removed: Collection[ObjectId] = ()) -> None:
         self.records = records
         self.removed = removed
         self.ids = [*(str(record.id) for record in records), *map(str, removed)]
         self.before: dict[str, RowMapping | None] | None = None
-        """What was kept under its ids before; None: nobody has looked."""
+        """The rows of its ids before the change; None: not read yet."""
         self.is_committing = False
-        """Whether it may have been written."""
+        """Whether COMMIT may have been sent, so that the change may have been written."""
 
 
 def _refuse_messages(path: str) -> None:
-    """Raise `ForeignStoreError` if a file has the messages of a broker, and `sqlite3.Error`. It is made if there is none."""
+    """Check that a file is no store of messages; create it if it does not exist. Raises `ForeignStoreError`, `sqlite3.Error`."""
     from pyjms_provider.stores.sql.schema import META
     from pyjms_provider.stores.sql.sqlite import BUSY_MS
     from pyjms_provider.stores.sql.sqlite_files import connect, table_names
@@ -363,20 +364,20 @@ def _kept_before(connection: Connection, ids: Sequence[str]) -> dict[str, RowMap
 
 def _holder_of(connection: Connection) -> str:
     holder: str | None = None
-    # The holder may just be creating its tables.
+    # The table may not exist yet: the holder may just be creating it.
     with suppress(SQLAlchemyError):
         holder = connection.execute(select(_META.c.holder)).scalar()
     return holder or "another broker"
 
 
 def _nothing() -> None:
-    """Hold nothing, so free nothing."""
+    """Do nothing, as no database is held."""
 
 
 def _unlock(held: Connection) -> None:
     from pyjms_provider.stores.sql.postgresql import UNLOCKING_MS
 
-    # The connection was lost, and the lock with it.
+    # If the connection was lost, so was the lock.
     with suppress(SQLAlchemyError):
         driver: Any = held.connection.driver_connection
         driver.limit_ms = UNLOCKING_MS

@@ -1,4 +1,4 @@
-"""What the journal needs of a database, beside its statements: one writer's connection, readers, a lock owner, paging, its errors."""
+"""The interface between the journal and a database: the writer's connection, a pool of readers, the lock, paging, and errors."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import ReferenceId
 
 
-# The connections by which threads read from a database: few, however many threads there are.
+# The pool of connections for reading: few, however many threads there are.
 
 POOL_OPTIONS: Final[Mapping[str, Any]] = {"pool_size": 1, "max_overflow": -1}
-"""For an engine: it keeps one connection that nobody uses, and has nobody wait for another, as by its defaults the sixteenth would."""
+"""Options of an engine: its pool keeps one idle connection, and opens others without limit; by default a sixteenth one would have to wait."""
 READERS: Final = 8
-"""So many threads read from one database at once. A server of PostgreSQL has a hundred connections, for all its clients."""
+"""The maximal number of concurrent reads of one database. A server of PostgreSQL has a hundred connections, for all its clients."""
 WAIT_S: Final = 40.0
-"""How long to wait for another thread's connection: longer than a server that is gone keeps one that reads."""
+"""How long to wait for a reader in use by another thread: longer than a read waits for a server that does not answer."""
 
 
 class Reader:
-    """One connection, used by one thread at a time; it is opened when it is needed, also after it was closed."""
+    """One pooled connection, used by one thread at a time; it is opened on demand, and may be opened again after it was closed."""
 
     __slots__ = ("__weakref__", "_lent", "cursor")
 
     def __init__(self) -> None:
         self.cursor: DBAPICursor | None = None
-        """What runs queries, if it is open."""
+        """The cursor for queries; None: the connection is closed."""
         self._lent: PoolProxiedConnection | None = None
 
     def open(self, engine: Engine) -> DBAPICursor:
-        """Connect, and return what runs queries. Raises errors of the driver, of SQLAlchemy, `StoreError`."""
+        """Connect, and return the cursor. Raises errors of the driver, of SQLAlchemy, `StoreError`."""
         self._lent = engine.raw_connection()
         self.cursor = cursor = self._lent.cursor()
         return cursor
@@ -63,7 +63,7 @@ class Reader:
 
 
 class _Turn(Signal):
-    """A thread that waits, and the reader that it is given."""
+    """The wait of one thread, and the reader that it gets."""
 
     __slots__ = ("reader",)
 
@@ -73,33 +73,32 @@ class _Turn(Signal):
 
 
 class Readers:
-    """The readers of one database. All calls may come from any thread.
+    """A pool of the readers of one database. Safe to use from any thread.
 
-    This is a pool, as SQLAlchemy's check-out and check-in cost three times as much as reading a message. Who waits is served in
-    turn: a reader is handed on, not put back for whoever comes first.
+    SQLAlchemy's own check-out and check-in cost three times as much as reading a message. Waiting threads are served in the order
+    of their arrival: a returned reader is passed to the first of them.
     """
 
     def __init__(self, where: str, limit: int = READERS, wait_s: float = WAIT_S) -> None:
-        """`where` names the database, in errors; at most `limit` readers, and `wait_s` is the longest wait for one."""
+        """`where`: the name of the database, for errors; `limit`: the maximal number of readers; `wait_s`: the longest wait for one."""
         self._where = where
         self._limit = limit
         self._wait_s = wait_s
         self._lock = Lock()
         self._made: WeakSet[Reader] = WeakSet()
-        """Those that somebody has: what an interrupted thread had is gone by itself, and another is made in its place."""
+        """All existing readers. A reader that an interrupted thread has lost disappears from the set, and another can be created."""
         self._idle: list[Reader] = []
         self._waiting: deque[_Turn] = deque()
         self._is_closing = False
 
     def take(self) -> Reader:
-        """Return a reader that nobody else has; it is to be given back. Raises `UnavailableStoreError` when none comes free."""
+        """Check out a reader; the caller must return it by `give`. Raises `UnavailableStoreError` when none becomes free in time."""
         try:
-            # Without the lock: `list.pop` is one step, and a free reader is what nearly every call finds.
+            # Without the lock: `list.pop` is atomic, and nearly every call finds an idle reader.
             return self._idle.pop()
         except IndexError:
             pass
         with self._lock:
-            # A weak set: a reader that an interrupted thread has lost leaves it, and its place is free again.
             if len(self._made) < self._limit:
                 reader = Reader()
                 self._made.add(reader)
@@ -107,32 +106,32 @@ class Readers:
             turn = _Turn()
             self._waiting.append(turn)
         try:
-            # A reader may have been given back before this turn was in the list.
+            # A reader may have been returned before this turn was in the list.
             self._serve()
             turn.wait(self._wait_s)
         finally:
-            # Also when the wait was interrupted: a turn that stays in the list would take a reader that nobody uses.
+            # Also when the wait was interrupted: a turn that stays in the list would get a reader, which would be lost.
             self._leave(turn)
         if turn.reader is None:
             raise self._refusal()
         return turn.reader
 
     def give(self, reader: Reader) -> None:
-        """Give back what was taken, open or closed."""
+        """Return a reader to the pool, open or closed."""
         # Put back before the list of waiting threads is read: a thread that enters
-        # it later looks at the idle readers itself.
+        # it later checks the idle readers itself.
         self._idle.append(reader)
         if self._waiting:
             self._serve()
-        # `close` may have emptied the list just before this reader came back.
+        # `close` may have emptied the list just before this reader was returned.
         if self._is_closing:
             self._close_idle()
 
     def _serve(self) -> None:
-        """Hand on what is idle to those who wait, and turn them away if there is nothing to wait for."""
+        """Pass idle readers to waiting threads; when the pool is closing, wake the threads without one."""
         with self._lock:
             while self._waiting:
-                # At the close the threads are woken without a reader, and report that the store is being closed.
+                # Threads woken without a reader report that the store is being closed.
                 if not self._is_closing:
                     try:
                         self._waiting[0].reader = self._idle.pop()
@@ -141,9 +140,9 @@ class Readers:
                 self._waiting.popleft().set()
 
     def _leave(self, turn: _Turn) -> None:
-        """Wait no more; from now on the turn is given no reader."""
+        """Remove a turn from the list, so that it gets no reader any more."""
         with self._lock:
-            # It was served already otherwise, and the reader is the caller's.
+            # If it is not in the list it has a reader, which the caller uses.
             if turn in self._waiting:
                 self._waiting.remove(turn)
 
@@ -156,12 +155,12 @@ class Readers:
         )
 
     def interrupt(self) -> None:
-        """Have nobody wait any more, from now on. May be repeated."""
+        """End all waits, and let later calls of `take` not wait. May be repeated."""
         self._is_closing = True
         self._serve()
 
     def close(self) -> None:
-        """Close all connections, those in use when they are given back. May be repeated."""
+        """Close all connections; those in use are closed when they are returned. May be repeated."""
         self.interrupt()
         self._close_idle()
 
@@ -178,83 +177,83 @@ _T = TypeVar("_T")
 
 
 class Database(ABC):
-    """One database that is held. `commit` is called by one thread at a time, all else by any."""
+    """One locked database. `commit` is called by one thread at a time, all other methods by any."""
 
     name: ClassVar[str]
-    """As it stands in URLs."""
+    """The name in URLs."""
     is_local: ClassVar[bool] = False
-    """Whether it is a file of this machine, so that nobody waits for a network."""
+    """Whether it is a file of this machine, so that no call waits for a network."""
     has_one_writer: ClassVar[bool] = False
-    """Whether nobody else can write from the first write of a transaction to its end."""
+    """Whether a transaction excludes all other writers from its first write to its end."""
     lease: Lease | None = None
-    """For one that may get another holder while this one lives, so that somebody must `look`."""
+    """The lease of a database that may get another holder while this process lives, so that `look` must be called regularly."""
     reading_options: ClassVar[Mapping[str, str]] = {}
-    """Execution options of a connection for `reading`."""
+    """Execution options of the connections of `reading`."""
 
     def __init__(self, engine: Engine, where: str) -> None:
-        """`engine` waits for no connection of others, as `POOL_OPTIONS` have it; `where` names the database."""
+        """`engine`: with `POOL_OPTIONS`, so that its pool never makes a thread wait; `where`: the name of the database."""
         self.engine = engine
         self.statements = compile_statements(engine.dialect)
         self.readers = Readers(where)
         self.read_paged: Callable[[Sequence[ReferenceId]], dict[ReferenceId, bytes]] = lambda _: {}
-        """Returns the payloads that were paged out, for `Batch.paged`; set by who pages out. Raises `StoreError`."""
+        """Returns paged-out payloads, for `Batch.paged`; set by the journal. Raises `StoreError`."""
 
     @abstractmethod
     def commit(self, batch: Batch, *, force: bool) -> None:
         """Write all of `batch` or nothing; with `force` it survives a loss of power.
 
-        Raises `StoreError` when nothing was written, `LostStoreError` when nothing ever will be, `InDoubtError`.
+        Raises `StoreError` when nothing was written, `LostStoreError` when nothing can be written any more, `InDoubtError`.
         """
 
     def add_messages(self, rows: Sequence[Row]) -> None:
-        """Do so with rows of messages, forced. It is what most writes are, so a database may have a shorter way for it."""
+        """Write rows of messages, forced. Most writes are of this kind, so a database may have a faster implementation."""
         self.commit(batch_of(rows), force=True)
 
     @abstractmethod
     def understand(self, error: Exception) -> StoreError:
-        """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""
+        """Translate an error of the driver or of SQLAlchemy into one that says what to do."""
 
     def leaves_doubt(self, error: BaseException | None) -> bool:
-        """Return whether what was being committed may be found later, as after a death, although that failed with this error of the driver.
+        """Return whether the commit that failed with this error of the driver may still turn out to be written, for instance after a crash.
 
-        What the error says of the disk is remembered.
+        Also remembers if the error says that the disk failed.
         """
         return False
 
     def repair_log(self) -> None:  # noqa: B027 - a server looks after its own log
-        """Have what was written before on the disk, if that has failed, before somebody commits who has the right to write. Raises `StoreError`."""
+        """After a failure of the disk, force all earlier writes again. Called before a commit, with the write lock. Raises `StoreError`."""
 
     def detect_failed_checkpoint(self) -> None:  # noqa: B027 - a server looks after its own disk
-        """Find out whether the disk has failed in a commit of somebody else's, who was not told. The connection that committed is open."""
+        """Detect a failure of the disk in a checkpoint during another program's commit, which was not told. Its connection must still be open."""
 
     def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:  # noqa: B027 - a server's disk is the server's
-        """Refuse what somebody is about to execute by `connection` if it would take the last of the disk. Raises `StoreError`."""
+        """Check that there is enough space on the disk for the `steps` to be executed on `connection`. Raises `StoreError`."""
 
     @property
     def trouble(self) -> str | None:
-        """Why no message can be written now though it is held; None: nothing is known. Any thread; does not wait."""
+        """The reason why no message can be written now although the store is held; None: none is known. Any thread; does not block."""
         return None
 
     @property
     def is_held(self) -> bool:
-        """Whether it was still held when that was looked at last. Any thread; does not wait."""
+        """Whether the store was still held at the last check. Any thread; does not block."""
         return True
 
     def look(self) -> None:  # noqa: B027 - not every database can be lost
-        """Find out whether it is still held, and take it again if it was lost and nobody else had it. The writer's thread.
+        """Check whether the store is still held; if the lock was lost and no other broker has had it, take it again. The writer's thread.
 
-        Raises `StoreError` when it is not known, `LostStoreError` when another one has held it.
+        Raises `StoreError` when this is unknown, `LostStoreError` when another broker has held the store.
         """
 
     @contextmanager
     def reading(self, *, is_beginning: bool = False) -> Iterator[Connection]:
-        """Lend a connection of SQLAlchemy that sees one state of the database. Raises `StoreError`.
+        """Provide a connection of SQLAlchemy in a transaction that sees one snapshot of the database. Raises `StoreError`.
 
-        `is_beginning`: the store is being opened, so that a server may need as long as it likes.
+        `is_beginning`: the store is being opened, so that the server may answer as late as it needs to.
         """
         reader = self.readers.take()
         try:
-            # Closed, as the connection of SQLAlchemy takes its place: there are never more connections than readers.
+            # Closed, as SQLAlchemy's connection takes its place: there are never more connections than readers.
             reader.close()
             with self.engine.connect().execution_options(**self.reading_options) as connection, connection.begin():
                 yield connection
@@ -265,9 +264,9 @@ class Database(ABC):
 
     @contextmanager
     def streaming(self) -> Iterator[Callable[[str], Iterator[Row]]]:
-        """Lend what runs queries that see one state of the database, and yields their rows as they come.
+        """Provide a function that runs queries on one snapshot of the database, and yields their rows as they arrive.
 
-        Raises `StoreError`, also while rows are read. On the driver's cursor, as there may be a million rows.
+        Raises `StoreError`, also while rows are read. It uses the driver's cursor, as there may be a million rows.
         """
         try:
             lent = self.engine.raw_connection()
@@ -275,7 +274,7 @@ class Database(ABC):
                 with ExitStack() as cursors:
                     yield self.stream(lent, cursors)
             finally:
-                # A stream that is left half way has its transaction open, so the
+                # A stream that was not read to its end has its transaction open, so the
                 # connection does not go back to the pool.
                 lent.invalidate()
         except self.errors as error:
@@ -283,15 +282,15 @@ class Database(ABC):
 
     @abstractmethod
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
-        """Begin a transaction on a connection, and return what runs queries in it; `cursors` closes what they open."""
+        """Begin a transaction on a connection, and return a function that runs queries in it; `cursors` closes their cursors."""
 
     @property
     @abstractmethod
     def errors(self) -> tuple[type[Exception], ...]:
-        """All errors that a statement may raise."""
+        """The classes of errors that a statement may raise."""
 
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
-        """Return the payloads of those messages that are there. Raises `StoreError`."""
+        """Return the payloads of those messages that are stored. Raises `StoreError`."""
         return self.fetch_from(self.statements.read_message, ids)
 
     def fetch_from(self, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
@@ -318,12 +317,12 @@ class Database(ABC):
         return self._read(work)
 
     def _read(self, work: Callable[[DBAPICursor], _T]) -> _T:
-        """Return what `work` reads through a connection that nobody else uses. Raises `StoreError`."""
+        """Call `work` with the cursor of a reader, and return its result. Raises `StoreError`."""
         reader = self.readers.take()
         try:
             while True:
-                # A connection that has been idle may be dead, so an error on it is
-                # tried again on a new one, and only once.
+                # A connection that was idle may be dead, so after an error on it the work
+                # is tried once more, on a new connection.
                 is_fresh = reader.cursor is None
                 try:
                     return work(reader.cursor or reader.open(self.engine))
@@ -337,43 +336,43 @@ class Database(ABC):
     @staticmethod
     @abstractmethod
     def opening_of(connection: Connection) -> tuple[object, ...]:
-        """Return what tells this opening of the database from all others, and from its copies, as a connection of anybody's sees it.
+        """Return the identity of this opening, different from that of all other openings and of copies, as read by any `connection`.
 
         Raises errors of SQLAlchemy.
         """
 
     def lock_opening(self, connection: Connection) -> tuple[object, ...]:
-        """Return the same to a connection that has written something; until its transaction ends, nobody else opens the database."""
+        """Return `opening_of` for a connection that has written something, and prevent other openings until its transaction ends."""
         return self.opening_of(connection)
 
     def hasten(self) -> None:  # noqa: B027 - not every database is a server's
-        """Hear that the store is about to be closed, so that nobody waits long any more for a server that does not answer. Any thread."""
+        """Shorten all waits for a server that does not answer, as the store is about to be closed. Any thread."""
 
     def interrupt(self) -> None:
-        """End the wait of a commit for a server that went away, and of who reads for others; from now on none waits. Any thread."""
+        """End the wait of a commit for a lost server, and all waits for readers; later calls do not wait either. Any thread."""
         self.readers.interrupt()
 
     def close_readers(self) -> None:
-        """Close the connections of readers."""
+        """Close the connections of the readers."""
         self.readers.close()
         self.engine.dispose()
 
     @abstractmethod
     def close(self) -> None:
-        """Close all connections, and let go of the database. May be repeated; raises nothing."""
+        """Close all connections, and release the database. May be repeated; raises nothing."""
 
 
-# Messages that need not survive, on the disk for as long as memory is short.
+# Paged-out messages: they are on the disk because memory is short, and need not survive a restart.
 
 _PURGE: Final = 512
-"""How many forgotten messages are deleted at once."""
+"""The number of dropped messages that are deleted together."""
 
 
 class Paging:
-    """A table of payloads, made empty by whoever opens it."""
+    """The table of paged-out payloads, which is emptied when it is opened."""
 
     def __init__(self, database: Database, remove: Callable[[], None]) -> None:
-        """`remove` removes what is left of the table after it was closed."""
+        """`remove` deletes the table's file, if it has one, after the close."""
         self._database = database
         self._remove = remove
         self._group: GroupCommit[Batch] = GroupCommit(self._commit)
@@ -382,15 +381,15 @@ class Paging:
         self._dropped: dict[ReferenceId, None] = {}
 
     def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
-        """Keep payloads. Raises `StoreError`."""
-        # First, as it makes room for what is added.
+        """Store payloads. Raises `StoreError`."""
+        # First, as this makes room for the new payloads.
         self._purge_many()
         try:
             self._add(rows)
         except StoreError:
             if not self._dropped:
                 raise
-            # The error may be for want of room, which forgotten messages still take.
+            # The disk may be full, while dropped messages still take space.
             self._purge()
             self._add(rows)
 
@@ -402,7 +401,7 @@ class Paging:
             self._count += len(rows)
 
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
-        """Return the payloads of those that are there. Raises `StoreError`."""
+        """Return the payloads of those messages that are stored. Raises `StoreError`."""
         # No query while nothing is paged out.
         if not self._count:
             return {}
@@ -411,13 +410,13 @@ class Paging:
         return found
 
     def drop(self, ids: Sequence[ReferenceId]) -> None:
-        """Forget payloads, sooner or later. Does not wait. May be repeated."""
+        """Mark payloads for a later deletion. Does not wait. May be repeated."""
         with self._lock:
-            # Only noted: acknowledgements come here, and must not wait for the disk.
+            # Only marked: acknowledgements call this, and must not wait for the disk.
             self._dropped.update(dict.fromkeys(ids))
 
     def _purge_many(self) -> None:
-        """Delete what was forgotten, if it is much. It is done by who waits for the disk anyway."""
+        """Delete dropped payloads if there are many. Called only by threads that wait for the disk anyway."""
         if len(self._dropped) >= _PURGE:
             self._purge()
 
@@ -431,13 +430,13 @@ class Paging:
         try:
             self._group.submit(batch, force=False)
         except (StoreError, InDoubtError):
-            # It was only tidying up, and is done another time: deleting an id twice changes nothing.
+            # The payloads are marked again, to be deleted later: deleting an id twice changes nothing.
             with self._lock:
                 self._dropped.update(dropped)
                 self._count += len(dropped)
 
     def _commit(self, requests: Sequence[CommitRequest[Batch]]) -> None:
-        # One transaction each, as a failure must not concern the messages of other threads.
+        # One transaction each, as a failure must not affect the messages of other threads.
         for request in requests:
             try:
                 self._database.commit(request.work, force=False)
@@ -447,29 +446,28 @@ class Paging:
                 request.error = None
 
     def interrupt(self) -> None:
-        """Have nobody wait who reads for others, from now on. Any thread."""
+        """End all waits for readers; later calls do not wait either. Any thread."""
         self._database.interrupt()
 
     def close(self) -> None:
-        """Let go of the disk."""
+        """Close the connections, and delete the table's file."""
         self._database.close()
         # The disk may be read-only by now; the next opening empties the table.
         with suppress(OSError):
             self._remove()
 
 
-# Checking whether a store is still held while nobody writes: an idle broker
-# would not learn otherwise that it has lost it.
+# Regular checks whether the store is still held: an idle broker would otherwise not learn that it has lost it.
 
 BETWEEN_LOOKS_MS: Final = 1000
-"""How long a broker may serve that has lost its store."""
+"""The time between two checks, and so the longest time that a broker goes on after it has lost its store."""
 
 
 class LeaseMonitor:
-    """The thread of one store, from `start` to `stop`. It calls `look` with no lock held."""
+    """A thread that calls `look` regularly from `start` to `stop`, with no lock held."""
 
     def __init__(self, look: Callable[[], None], clock: Clock, *, name: str | None) -> None:
-        """`look` may wait for the network, for some seconds."""
+        """`look` may wait for the network for some seconds."""
         self._look = look
         self._clock = clock
         self._signal = Signal()
@@ -477,11 +475,11 @@ class LeaseMonitor:
         self._thread = Thread(target=self._run, name=f"pyjms holder {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin. Once."""
+        """Start the thread. Called once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for it, unless this is it. May be repeated."""
+        """End the thread, and wait for it unless it is the caller. May be repeated."""
         self._is_stopped = True
         self._signal.set()
         if self._thread is not current_thread():
@@ -496,11 +494,11 @@ class LeaseMonitor:
 
 
 LEASE_S: Final = 2 * BETWEEN_LOOKS_MS / 1000
-"""From the beginning of a look, or of a commit. Twice the time between two looks, as the thread that looks may come late."""
+"""The duration of a lease, counted from the beginning of a check or commit. Twice the time between two checks, which may be late."""
 
 
 class Lease:
-    """Who has the right to write renews it, and ends it; any thread may ask."""
+    """A lease on the lock. The thread with the right to write renews and ends it; any thread may check it."""
 
     __slots__ = ("is_ended", "now_s", "until_s")
 
@@ -508,32 +506,32 @@ class Lease:
         self.now_s: Final = _seconds_since_boot(clock)
         self.until_s = -math.inf
         self.is_ended = False
-        """Whether the lock is not known to be held, whatever the time."""
+        """Whether the lease has ended before its time, as it is unknown whether the lock is held."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lock was held a moment ago."""
+        """Whether the lease has neither ended nor run out: the lock was held a moment ago."""
         return not self.is_ended and self.now_s() < self.until_s
 
     def renew(self, since_s: float) -> None:
-        """Hear that the lock was held at this time, which `now_s` told before that was found out."""
+        """Renew the lease: the lock was held at `since_s`, a time of `now_s` read before the check began."""
         # Before `is_ended` is cleared: a reader that sees the old time and no end would only refuse once too often.
         self.until_s = since_s + LEASE_S
         self.is_ended = False
 
     def end(self) -> None:
-        """Hear that nobody knows whether the lock is held."""
+        """End the lease, as it is unknown whether the lock is held."""
         self.is_ended = True
 
     def extend(self, since_s: float) -> None:
-        """Have it last if it has not run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
-        # A lease that has run out means that the committing thread stood still as well, and knows nothing either.
+        """Extend the lease unless it has run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
+        # If it has run out, the committing thread may have been suspended as well, and know nothing either.
         if self.is_valid:
             self.until_s = since_s + LEASE_S
 
 
 def _seconds_since_boot(clock: Clock) -> Callable[[], float]:
-    """Return what tells seconds that go on while the machine is suspended, where the system counts that; those of an injected clock are its own."""
+    """Return a function for the time in seconds: it also counts a suspended machine's time where the system can; of an injected clock, its own time."""
     since_boot = getattr(time, "CLOCK_BOOTTIME", None)
     # CLOCK_MONOTONIC stops while a machine is suspended, and a lease would outlive the lock.
     if since_boot is None or not isinstance(clock, SystemClock):

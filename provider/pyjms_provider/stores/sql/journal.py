@@ -1,4 +1,4 @@
-"""The journal in an SQL database: how one is opened, writes in groups, reads by id, pages out, and finds everything again."""
+"""The journal in an SQL database: opening, group commits, reads by id, paging, recovery, and joined transactions."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def open_journal(
     on_lost: Callable[[ProviderError], None] = lambda _: None,
     cancelled: Signal | None = None,
 ) -> SqlJournal:
-    """Open the database that `settings` names, for a broker called `holder`, and make its schema if it is empty.
+    """Open the database that `settings` names, for a broker called `holder`, and create its schema if it is empty.
 
-    `on_lost` hears, once and from any thread, that another broker holds the database now, or may. With
-    `StandBy.WAIT` this waits, without end or until `cancelled`, while another broker holds it.
+    `on_lost` is called once, from any thread, when another broker holds the database, or may hold it. With
+    `StandBy.WAIT` this waits while another broker holds it, without end or until `cancelled`.
 
     Raises `UrlError`, and `StoreError`: `UnsupportedStoreError`, `UnusableStoreError`, `HeldStoreError`,
-    `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`; each tells what to do.
+    `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`. Each error says what to do.
     """
     url, is_shared = _read_url(settings.url)
     request = OpenRequest(
@@ -99,7 +99,7 @@ def open_journal(
 
 def _opener(url: URL) -> Callable[[OpenRequest], tuple[Database, Paging, Meta]]:
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
-        # Each driver is imported on use: psycopg is an extra, and a broker on SQLite need not have it installed.
+        # Each driver is imported on use: psycopg is an optional dependency, which a broker on SQLite does not need.
         from pyjms_provider.stores.sql.sqlite import open_sqlite
 
         return open_sqlite
@@ -125,38 +125,38 @@ def _read_url(text: str) -> tuple[URL, bool]:
     shared = url.query.get(_SHARED, "false")
     if shared not in {"true", "false"}:
         raise UrlError(f"{shared!r} is no value of {_SHARED}; write true or false")
-    # The option is the broker's own: a database driver would refuse a URL that has it.
+    # The option is the broker's own: a database driver would refuse a URL with it.
     return url.difference_update_query([_SHARED]), shared == "true"
 
 
-# What a journal was told to write before, or with, whatever is written next.
+# Deferred records: the journal writes them before or with the next write.
 
 _ABOUT_NAMES: Final = ("drop_queue_duplicates", "put_duplicate", "put_queue_duplicate", "forget_duplicates")
 
 
 @dataclass(slots=True)
 class DeferredBatch:
-    """What was deferred, in the hands of who writes it."""
+    """The deferred records that a writer has taken from `DeferredRecords`."""
 
     batch: Batch
     ends: list[Changes]
-    """What ends branches or staged units: which rows that are is read when it is written."""
+    """Outcomes of branches or staged units; their rows are read from the database when they are written."""
     is_urgent: bool
-    """Whether it goes wrong if something is written before it: what follows may be of the same name. Counts and removals are of messages."""
+    """Whether no later change may be written before these records, as it may concern a queue or branch of the same name. This is not so for counts and removals of messages."""
 
 
 class DeferredRecords:
-    """Safe to use from any thread; its lock is taken alone."""
+    """The deferred records of a journal. Safe to use from any thread; no other lock is taken while its own is held."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._ends: list[Changes] = []
         self._urgent_taken = 0
         self.batch: Batch | None = None
-        """What is to be written; None: nothing, and no ends."""
+        """The records to be written; None: there are none, and no outcomes either."""
 
     def add(self, batch: Batch) -> None:
-        """Add a batch, which nobody else uses, after what was deferred before."""
+        """Append a batch, which is not used elsewhere."""
         with self._lock:
             if self.batch is None:
                 self.batch = batch
@@ -164,18 +164,18 @@ class DeferredRecords:
                 self.batch.absorb(batch)
 
     def add_end(self, changes: Changes) -> None:
-        """Add what ends branches or staged units."""
+        """Append outcomes of branches or staged units."""
         with self._lock:
             self._ends.append(changes)
-            # Writers look at `batch` alone to see whether anything is deferred,
-            # so an end without rows needs an empty batch.
+            # Writers check only `batch` to see whether anything is deferred,
+            # so an outcome without rows needs an empty batch.
             if self.batch is None:
                 self.batch = Batch()
 
     def take(self, *, unless_urgent_is_taken: bool = False) -> DeferredBatch | None:
-        """Return all of it to who writes it, and then says so to `end`; None: there is nothing.
+        """Remove all records and return them to a writer, which then calls `end`; None: there are none.
 
-        `unless_urgent_is_taken`: raises `UnavailableStoreError` while something is taken that must not be written after this.
+        `unless_urgent_is_taken`: raises `UnavailableStoreError` while another writer has urgent records, which must be written first.
         """
         with self._lock:
             if unless_urgent_is_taken and self._urgent_taken:
@@ -188,20 +188,20 @@ class DeferredRecords:
             if batch is None:
                 return None
             is_urgent = bool(ends or batch.others) or any(name in batch.rows for name in _ABOUT_NAMES)
-            # Counted while the writer has it: a joined transaction that started
+            # Counted as long as the writer has them: a joined transaction that started
             # now would be written before these records.
             self._urgent_taken += is_urgent
             return DeferredBatch(batch, ends, is_urgent)
 
     def end(self, taken: DeferredBatch, *, was_written: bool) -> None:
-        """Hear whether it was written. If not, it is to be written before what was deferred since."""
+        """Finish a writer's `take`. If the records were not written, they are deferred again, before all later ones."""
         with self._lock:
             # Under the same lock as the return of the records, so that `is_urgent`
             # never misses records between the two places.
             self._urgent_taken -= taken.is_urgent
             if was_written:
                 return
-            # In front of what was deferred since: a later record of the same row must still be the last one written.
+            # Before all records deferred since: of two records of a row the later one must be written last.
             self._ends[:0] = taken.ends
             if self.batch is not None:
                 taken.batch.absorb(self.batch)
@@ -209,7 +209,7 @@ class DeferredRecords:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there may be something, here or taken, that must be written before all else."""
+        """Whether there may be records, deferred or taken by a writer, that must be written before all others."""
         with self._lock:
             return self.batch is not None or self._urgent_taken > 0
 
@@ -220,7 +220,7 @@ _Work = TypeVar("_Work")
 
 
 class SqlJournal(Journal):
-    """Keeps changes in a database that it holds. See `docs/design/stores.md`."""
+    """A journal in a database that it holds. See `docs/design/stores.md`."""
 
     def __init__(
         self,
@@ -232,10 +232,10 @@ class SqlJournal(Journal):
         force_all: bool = False,
         on_lost: Callable[[ProviderError], None] = lambda _: None,
     ) -> None:
-        """`force_all`: every write survives a loss of power, also those that only acknowledge."""
+        """`force_all`: every write is forced, also one with acknowledgements alone."""
         self._database = database
         self._paging = paging
-        # A batch reads paged-out bodies only while it is written, and knows the database, but not the paging table.
+        # A batch reads paged-out bodies while it is written, and has access to the database, but not to the paging table.
         database.read_paged = paging.fetch
         self._clock = clock
         self._meta = meta
@@ -248,19 +248,19 @@ class SqlJournal(Journal):
         self._deferred = DeferredRecords()
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
-        # `recover` starts the count again, behind the numbers that the store has in use.
+        # `recover` starts the count again, after the numbers in use.
         self._branch_numbers = count(1)
         self._queues: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
         self._lost: LostStoreError | None = None
         self._is_closed = False
-        # A forked child that wrote on the inherited connection would mix its bytes with its parent's.
+        # A forked child that wrote to the inherited connection would mix its bytes with its parent's.
         forget_in_children(self)
         self._was_held = True
-        """Whether it was when that was looked at last."""
+        """Whether the store was held at the last check."""
         self._watch: LeaseMonitor | None = None
         self._lease = database.lease
         if self._lease is not None:
-            # An idle broker commits nothing, so without this thread it would not learn that it has lost its store.
+            # An idle broker commits nothing, so it would not learn without this thread that it has lost its store.
             self._watch = LeaseMonitor(self._look, clock, name=database.engine.url.database)
             self._watch.start()
 
@@ -284,17 +284,17 @@ class SqlJournal(Journal):
         # staged unit: their rows differ by number alone.
         self._branch_numbers = count(found.last_branch + 1)
         statements, forgotten = database.statements, Batch()
-        # Messages of a damaged group are their queue's again. Rows that stayed
+        # The messages of a damaged group go back to their queue. Its remaining rows
         # would belong to the next group of that number.
         if found.lost_groups:
             rows = [(number,) for number in found.lost_groups]
             forgotten.others = [(statements.drop_reserved, rows), (statements.drop_group, rows)]
         now_ms = self._clock.time_ms()
-        # Expired ids are otherwise deleted by the next send to their destination, which may never come.
+        # Expired ids are otherwise deleted by the next send to their destination, which may never happen.
         if any(mark.until_ms < now_ms for mark in found.duplicates):
             forgotten.others.append((statements.drop_old_duplicates, [(now_ms,)]))
         if forgotten.others:
-            # Deferred: the first commit carries these rows, so that the opening needs no commit of its own.
+            # Deferred: the first commit writes these rows, so that the opening needs no commit of its own.
             self._deferred.add(forgotten)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
@@ -318,23 +318,23 @@ class SqlJournal(Journal):
 
     def add(self, reference: MessageReference, envelope: Envelope, queue: QueueNumber) -> None:
         payload = encode(envelope)
-        # The encoded size is exact, and costs nothing here; memory limits count with it from now on.
+        # The encoded size is exact, and costs nothing here; memory limits use it from now on.
         reference.size = len(payload) + MESSAGE_OVERHEAD
         row = message_row(reference, queue, None, payload)
         group = self._group
-        # No other thread writes now, so one statement is enough: no request, no batch, and no signal to wait for.
+        # No other thread writes now, so one statement is enough, without a request, a batch, or a signal.
         if group.is_free():
             try:
                 with group.writer_lock:
-                    # Looked at with the lock held: deferred records must be written before
-                    # this message, which only a group does.
+                    # Checked with the lock held: deferred records must be written before
+                    # this message, which needs a group commit.
                     if self._deferred.batch is None and self._lost is None and not self._is_closed:
                         self._database.add_messages((row,))
                         return
             except (StoreError, InDoubtError) as error:
                 self._note_failure(error)
                 raise
-        # The group checks again whether the journal is closed or lost, and refuses the message then.
+        # `_commit_group` checks again whether the journal is closed or lost, and then refuses the message.
         group.submit(row, force=True)
 
     @property
@@ -349,10 +349,10 @@ class SqlJournal(Journal):
         return JoinedWriter(transaction, self._meta.opening, self._database, self)
 
     def note(self, changes: Changes) -> None:
-        # Callers cannot handle an error here, and a closed journal keeps nothing that could be written later.
+        # Callers cannot handle an error here, and a closed journal writes no deferred records.
         if self._is_closed:
             return
-        # Which rows an end concerns is read from the database, and this method must not wait.
+        # The rows of an outcome are read from the database, and this method must not wait.
         if changes.outcomes or (changes.pipelines is not None and changes.pipelines.outcomes):
             self._deferred.add_end(changes)
         else:
@@ -365,7 +365,7 @@ class SqlJournal(Journal):
         if changes.pipelines is not None:
             add_pipelines(batch, changes, self._database, lambda: next(self._branch_numbers))
         if changes.dropped:
-            # From now on `number_of` gives a queue of this name a new number: rows
+            # From now on `number_of` returns a new number for a queue of this name: rows
             # of the dropped queue's messages may remain.
             self._forget_numbers(changes.dropped)
             add_dropped(batch, self._database.statements, changes.dropped)
@@ -381,8 +381,8 @@ class SqlJournal(Journal):
         self._group.submit(batch, force=force or self._force_all)
 
     def _commit_group(self, requests: Sequence[CommitRequest[Batch | Row]]) -> None:
-        """Write what was deferred and a group in one commit. If that fails, each by itself, so that no other one suffers."""
-        # Checked once more by the committing thread: `close` may have come while these requests waited.
+        """Write the deferred records and a group in one commit. If that fails, write each alone, so that one bad request harms no other."""
+        # Checked again by the committing thread: `close` may have been called while these requests waited.
         if self._is_closed or self._lost is not None:
             requests = self._admitted(requests)
         if self._deferred.batch is None:
@@ -395,7 +395,7 @@ class SqlJournal(Journal):
             if len(requests) == 1:
                 [request] = requests
                 assert isinstance(request.work, Batch)
-                # This is `_attempt` inline: its calls would cost an acknowledgement as much as making its rows.
+                # `_attempt` inline: for an acknowledgement its calls would cost as much as making the rows.
                 try:
                     self._database.commit(request.work, force=request.force)
                     request.error = None
@@ -409,8 +409,8 @@ class SqlJournal(Journal):
             was_written = self._write_all(self._look_up(deferred), requests)
         except ProviderError as error:
             self._note_failure(error)
-            # The look-up of ends has failed. Nothing is written then: a branch of the same name may be among the
-            # requests, and must not be written before the end of the older one.
+            # The look-up of outcomes has failed. Nothing is written then: a branch of the same name may be among the
+            # requests, and must not be written before the outcome of the older one.
             for request in requests:
                 request.error = error
         finally:
@@ -418,57 +418,58 @@ class SqlJournal(Journal):
                 self._deferred.end(deferred, was_written=was_written)
 
     def _look_up(self, deferred: DeferredBatch | None) -> Batch | None:
-        """Return what was deferred, with what its ends come to, one after the other. Raises `ProviderError`."""
+        """Add the rows of deferred outcomes, in their order, to the deferred batch, and return it. Raises `ProviderError`."""
         if deferred is None:
             return None
         if deferred.ends:
-            # What they end may be committed while nobody holds the store, and is seen by nobody until then.
+            # If the lock was lost, a commit that prepared such a branch may still be under way, and its rows would be
+            # invisible. `look` takes the lock again, and waits for that commit.
             self._database.look()
         while deferred.ends:
             deferred.batch.absorb(self._batch(deferred.ends[0]))
-            # Removed one by one: if the next look-up fails, `end` puts back only
-            # the ends that are not in the batch yet.
+            # Removed one by one: if the next look-up fails, `end` defers only
+            # the outcomes that are not in the batch yet.
             del deferred.ends[0]
         return deferred.batch
 
     def flush_deferred(self) -> None:
-        """Have written what was deferred, or is being written. Raises as `write`."""
+        """Write the deferred records, and wait for those that another thread is writing. Raises as `write`."""
         if self._deferred.is_urgent:
             self._submit(Batch(), force=False)
 
     @contextmanager
     def lend_deferred(self) -> Iterator[Sequence[Batch]]:
-        """Lend what was deferred, if anything was, to who writes it in a transaction of his own, and keeps all others from writing meanwhile.
+        """Provide the deferred records to a caller that writes them in its own transaction, and excludes all other writers meanwhile.
 
-        If that fails, it is deferred again. Raises `UnavailableStoreError` when it would be overtaken by that transaction, as another
-        thread is about to write it; and as `write`.
+        If the block fails, they are deferred again. Raises `UnavailableStoreError` when another thread is about to write urgent
+        records, which that transaction would overtake; and as `write`.
         """
         deferred = self._deferred.take(unless_urgent_is_taken=True)
         was_written = False
         try:
             batch = self._look_up(deferred)
             yield () if batch is None else (batch,)
-            # Only here, after the borrower's commit: an exception thrown in at the `yield` leaves the records deferred.
+            # Only here, after the caller's commit: after an exception at the `yield` the records are deferred again.
             was_written = True
         finally:
             if deferred is not None:
                 self._deferred.end(deferred, was_written=was_written)
 
     def _admitted(self, requests: Sequence[CommitRequest[Batch | Row]]) -> Sequence[CommitRequest[Batch | Row]]:
-        """Refuse those who came after the journal was closed, or lost; return the others."""
+        """Refuse requests if the journal is closed or lost; return those still to be committed."""
         error = self._lost or (_closed() if self._is_closed else None)
         if error is None:
             return requests
         for request in requests:
             request.error = error
-        # `close` submits its own last batch after it has set the closed flag, and that one must pass.
+        # `close` submits its own last batch after it has set the closed flag, and that one must be committed.
         return [request for request in requests if request.work is self._last_batch and self._lost is None]
 
     def _add_messages(self, requests: Sequence[CommitRequest[Batch | Row]], rows: Sequence[Row]) -> None:
-        """Write what each request adds, which is one message, where nothing was deferred; tell each how it ended."""
+        """Write requests that each add one message, while nothing is deferred, and set their errors."""
         error = self._attempt(self._database.add_messages, rows)
         # The exact type: its subclasses mean that the whole store has failed,
-        # so that single attempts would fail as well.
+        # so single attempts would fail as well.
         if type(error) is StoreError and len(rows) > 1:
             for request, row in zip(requests, rows, strict=True):
                 request.error = self._attempt(self._database.add_messages, (row,))
@@ -477,22 +478,22 @@ class SqlJournal(Journal):
                 request.error = error
 
     def _write_all(self, deferred: Batch | None, requests: Sequence[CommitRequest[Batch | Row]]) -> bool:
-        """Write, and tell each request how it ended; return whether what was deferred is written."""
+        """Write, and set the error of each request; return whether the deferred records are written."""
         batches = [_work_of(request) for request in requests]
         if deferred is not None:
-            # First, so that a row of a request replaces the deferred row of the same key, and not the other way round.
+            # First, so that a row of a request replaces a deferred row with the same key, and not the other way round.
             batches.insert(0, deferred)
         error = self._commit(merge(batches), force=any(request.force for request in requests))
         if type(error) is StoreError and len(batches) > 1:
-            # Deferred records are written by themselves, so that no request's fault keeps them from being written.
+            # Deferred records are written alone, so that an error of a request does not prevent it.
             error = None if deferred is None else self._commit(deferred, force=False)
             for request in requests:
-                # A journal that ends is not clean without the deferred records: marks are deleted, and counts take
-                # their place. A request without rows of its own has come for the deferred ones.
+                # The last batch must fail if the deferred records did: a clean end deletes the marks, and relies on
+                # the deferred counts. A request without rows is that of a thread that waits for the deferred records.
                 work = _work_of(request)
                 needs_noted = work is self._last_batch or not (work.rows or work.others)
                 request.error = error if error is not None and needs_noted else self._commit(work, force=request.force)
-        else:  # written, or there is nobody else, or it is the database's fault and nobody's own
+        else:  # written; or there is one batch only; or the whole store has failed
             for request in requests:
                 request.error = error
         return error is None
@@ -509,13 +510,13 @@ class SqlJournal(Journal):
         return None
 
     def _note_failure(self, error: ProviderError) -> None:
-        """Count a write that failed, and look for loss."""
+        """Count a failed write, and check whether the store is lost."""
         # The virtual host's statistics show this counter.
         self.failed_writes += 1
         self._look_for_loss(error)
 
     def _look_for_loss(self, error: ProviderError) -> None:
-        """Write nothing more if an error says that the store is lost."""
+        """If an error says that the store is lost, stop all writes and call `on_lost`."""
         # A loss within a commit is reported as in doubt, with the loss itself as its cause.
         lost = error.__cause__ if isinstance(error, InDoubtError) else error
         if isinstance(lost, LostStoreError):
@@ -525,30 +526,30 @@ class SqlJournal(Journal):
         with self._lock:
             if self._lost is not None:
                 return
-            # Once only: the listener stops the broker.
+            # Only once: the listener stops the broker.
             self._lost = error
         # Outside the lock: the listener closes this journal, and `close` takes the same lock.
         _log.error("PYJMS-STORE-3 %s", error.reason)
         self._on_lost(error)
 
-    # Being the holder
+    # The lock of the store
 
     def _look(self) -> None:
-        """Find out whether the store is still held. Who commits just now finds out itself."""
+        """Check whether the store is still held. A running commit finds this out itself."""
         if not self._group.is_free():
             if self._lease is not None:
-                # A thread commits, and finds out itself; to wait for it here would let the lease run out.
+                # A thread commits, which also checks the lock; while this one waited for it the lease would run out.
                 self._lease.extend(self._lease.now_s())
         else:
             try:
-                # The look uses the writer's connection, which serves one thread at a time.
+                # `look` uses the writer's connection, which serves one thread at a time.
                 with self._group.writer_lock:
                     if self._lost is None and not self._is_closed:
                         self._database.look()
             except StoreError as error:
                 _log.debug("it is not known whether the store is held: %s", error.reason)
                 self._look_for_loss(error)
-        # The monitor's thread alone sets this, so the warning comes once for each loss and needs no lock.
+        # Only the monitor's thread sets this, so there is one warning for each loss, without a lock.
         was_held, self._was_held = self._was_held, self._lost is None and self._database.is_held
         if was_held and not self._was_held and self._lost is None and not self._is_closed:
             _log.warning(
@@ -557,7 +558,7 @@ class SqlJournal(Journal):
 
     def confirm(self) -> None:
         asked = Batch()
-        # The commit asks whether the store is still held; an empty batch would not reach the database.
+        # The commit checks whether the store is still held; an empty batch would not reach the database.
         asked.others = [("SELECT 1", [()])]
         self._submit(asked, force=False)
 
@@ -565,8 +566,8 @@ class SqlJournal(Journal):
 
     def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         statements = self._database.statements
-        # Once this is written, a commit of unknown outcome cannot complete any
-        # more: the lost connection is known to be gone.
+        # Once this is written, no commit of unknown outcome can complete any more:
+        # its connection has certainly ended.
         write = Batch()
         write.others = [(statements.set_clean, [(False,)])]
         # Forced, and with it every earlier commit: a server that dies later must
@@ -581,14 +582,14 @@ class SqlJournal(Journal):
         if self._is_closed:
             raise _closed()
         found = self._database.fetch(ids)
-        # Ids that the durable table lacks are of non-persistent messages, which were paged out.
+        # Ids that are not in the durable table are those of non-persistent messages that were paged out.
         if len(found) < len(ids):
             found |= self._paging.fetch([each for each in ids if each not in found])
         envelopes: dict[ReferenceId, Envelope] = {}
         for reference_id, payload in found.items():
             try:
                 envelope = envelopes[reference_id] = decode(bytes(payload))
-                # Most messages are sent on in the encoded form, so the decoded body
+                # Most messages are delivered in their encoded form, so the decoded body
                 # is dropped, and decoded again on demand.
                 envelope.forget()
             except CodecError as error:
@@ -600,8 +601,8 @@ class SqlJournal(Journal):
             self._set_aside(reference_id, payload, CodecError("its row has values that no message has"))
 
     def _set_aside(self, reference_id: ReferenceId, payload: bytes, error: CodecError) -> None:
-        """Move a message that cannot be understood out of the way. If that fails it is found again another time."""
-        # Before the rows are deleted: the places are read from the entries.
+        """Move a message that cannot be decoded to the quarantine table. If that fails, it is tried again at the next read."""
+        # Before the rows are deleted: the queues are read from the entries.
         places = self._places(reference_id)
         _log.error(
             "PYJMS-STORE-1 message %d in %s cannot be understood: %s. It is kept in the table pyjms_set_aside, and the others "
@@ -628,9 +629,9 @@ class SqlJournal(Journal):
             _log.warning("PYJMS-STORE-2 message %d could not be set aside: %s", reference_id, failure.reason)
 
     def _places(self, reference_id: ReferenceId) -> str:
-        """Return where a message is, so that its reader knows whom to ask; nothing if that cannot be read, either."""
+        """Return the queues of a message, for the operator; empty if they cannot be read either."""
         try:
-            # Only for the operator's message: an unreadable place must not keep the message from being quarantined.
+            # Only for the log and the operator: unreadable queues must not prevent the quarantine.
             with self._database.reading() as connection:
                 return read_places(connection, reference_id)
         except ProviderError:
@@ -652,12 +653,12 @@ class SqlJournal(Journal):
         number = self.number_of(record)
         batch = Batch()
         self._define(batch, replace(record, number=number))
-        # Forced, as messages are soon committed with this number: without its queue a message has no owner at recovery.
+        # Forced, as messages with this number are soon committed: at recovery a message without its queue would be lost.
         self._submit(batch, force=True)
         return number
 
     def _define(self, batch: Batch, record: QueueRecord) -> None:
-        # This registers the number for the address, so that later look-ups of this queue find it.
+        # This registers the number for the address, so that later look-ups find it.
         self.number_of(record)
         statements = self._database.statements
         batch.others += [
@@ -675,7 +676,7 @@ class SqlJournal(Journal):
         return number
 
     def drop_queue(self, number: QueueNumber) -> None:
-        # Before the write: a queue of the same name that is created meanwhile gets a new number, whose messages stay.
+        # Before the write: a queue of the same name created meanwhile gets a new number, so that its messages are not deleted.
         self._forget_numbers([number])
         self._submit(drop_queue(self._database.statements, number), force=True)
         try:
@@ -687,10 +688,10 @@ class SqlJournal(Journal):
 
     def _forget_numbers(self, numbers: Sequence[QueueNumber]) -> None:
         with self._lock:
-            # The dictionary is replaced and not changed, so that nobody iterates over one that changes size.
+            # Replaced and not changed, as another thread may iterate over the dictionary.
             self._queues = {identity: known for identity, known in self._queues.items() if known not in numbers}
 
-    # The end
+    # Closing
 
     def hasten(self) -> None:
         self._database.hasten()
@@ -701,7 +702,7 @@ class SqlJournal(Journal):
                 return
             self._is_closed = True
         # Before the last commit: a thread that waits for a server's answer would
-        # hold the writer's lock until its time is up.
+        # hold the writer's lock until its timeout.
         self._database.interrupt()
         self._paging.interrupt()
         # Before the last commit and outside the lock: the monitor's thread may
@@ -710,12 +711,12 @@ class SqlJournal(Journal):
             self._watch.stop()
         statements = self._database.statements
         if clean:
-            # Delivery marks flag redeliveries after a crash. After a clean end no delivery
-            # is unknown, and written counts suffice.
+            # Delivery marks flag redeliveries after a crash. After a clean end the written
+            # counts are complete, and suffice.
             self._last_batch.others = [(statements.drop_marks, [()]), (statements.set_clean, [(True,)])]
         try:
-            # Also when it is empty: the call returns after every commit before it
-            # has ended, so the connections can be closed.
+            # Also when it is empty: the call returns after all earlier commits have
+            # ended, so the connections can be closed.
             self._group.submit(self._last_batch, force=True)
         except ProviderError as error:
             if self._lost is None:
@@ -725,24 +726,24 @@ class SqlJournal(Journal):
         self._database.close()
 
     def forget(self) -> None:
-        """Write and read nothing more, in a child of this process: the database, and the connections to it, are its parent's."""
+        """Disable this journal in a child process: the database, and the connections to it, are the parent's."""
         self._is_closed = True
-        # A thread of the parent that was writing does not exist in the child, and would never let others write: with a
-        # group of their own they are refused at once.
+        # A thread that was writing at the fork does not exist in the child, so its group would block others for ever: with a
+        # new group they are refused immediately.
         self._group = GroupCommit(self._commit_group)
-        # A thread of the parent may have held these locks at the fork, and nothing would ever release them here.
+        # A thread of the parent may have held these locks at the fork, and would never release them here.
         self._lock, self._deferred = Lock(), DeferredRecords()
 
 
 class LeasedJournal(SqlJournal):
-    """One whose database may get another holder while this one lives: it knows for a while only that it is held (decision 0195)."""
+    """A journal whose database may get another holder while this process lives, so that the lock is known by a lease (decision 0195)."""
 
     _lease: Lease
 
     @property
     def is_held(self) -> bool:  # type: ignore[override]  # as an attribute it costs nothing where it never changes
         lease = self._lease
-        # This is `Lease.is_valid` inline: each delivery asks, and would pay for one more call.
+        # `Lease.is_valid` inline, to save a call on each delivery.
         return lease.now_s() < lease.until_s and not lease.is_ended
 
 
@@ -754,14 +755,14 @@ def _closed() -> ClosedError:
     return ClosedError("the broker's store is closed; start the broker again")
 
 
-# Writing through the application's own transaction, so that its tables and the broker's change in one step.
+# Joined transactions: the broker's changes are written in the application's own transaction, and committed with its tables.
 
 _IN_TRANSACTION: Final = 2
 """PostgreSQL's PQTRANS_INTRANS: the transaction is open, and no statement is on its way."""
 
 
 def transaction_of(connection: object) -> tuple[Connection, Transaction]:
-    """Return an SQLAlchemy connection and its open transaction. Raises `ResourceError` that says what is wrong."""
+    """Return an SQLAlchemy connection and its open transaction. Raises `ResourceError` if it has none."""
     if not isinstance(connection, Connection):
         raise ResourceError(
             f"{type(connection).__name__} is no sqlalchemy.Connection; with an ORM session pass session.connection()"
@@ -774,18 +775,17 @@ def transaction_of(connection: object) -> tuple[Connection, Transaction]:
 
 
 class JoinedWriter(JoinedTransaction):
-    """Takes a journal's place for one commit: writes changes on the application's connection, and commits that.
+    """Replaces the journal for one commit: writes the changes on the application's connection, and commits its transaction.
 
-    What is written becomes true with the application's commit, and with nothing else: if the process dies before, neither
-    has happened, and if it dies after, both have.
+    The changes and the application's own are atomic: if the process dies before the commit, neither are made, and after it both are.
     """
 
     def __init__(
         self, connection: object, opening: tuple[object, ...], database: Database, deferring: SqlJournal
     ) -> None:
-        """`opening`: what tells this opening of the store `database` from all others; the application's connection must see the same.
+        """`opening`: the identity of this opening of the store `database`, which the application's connection must see, too.
 
-        `deferring`: the journal of that store, which may have deferred what is to be written first.
+        `deferring`: the journal of that store, whose deferred records may have to be written first.
 
         Raises `ResourceError` when the connection has no transaction, or one that has failed, or leads to another store.
         """
@@ -794,8 +794,8 @@ class JoinedWriter(JoinedTransaction):
         self._database = database
         self._deferring = deferring
         try:
-            # Read through the application's connection: a URL tells little, but the
-            # epoch and the file say which store this is.
+            # Read through the application's connection: different URLs may name the
+            # same store, but epoch and file identify it.
             found = database.opening_of(self._connection)
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
@@ -809,13 +809,14 @@ class JoinedWriter(JoinedTransaction):
             )
 
     def write(self, changes: Changes, *, force: bool) -> None:
-        """Write `changes`, and commit. Raises `ResourceError` when nothing of it is true, and `InDoubtError` when nobody knows.
+        """Write `changes`, and commit. Raises `ResourceError` when nothing was written, and `InDoubtError` when the outcome is unknown.
 
-        What a hook of the application's engine raises passes through: then `may_be_committed` says whether nobody knows. `force` changes nothing here: how safe the commit is was chosen with the application's connection.
+        Errors of hooks of the application's engine pass through: then `may_be_committed` says whether the outcome is unknown. `force`
+        has no effect here: the application's connection decides how safe the commit is.
         """
         try:
             self._write_and_commit(changes)
-        # Every exception: also what a hook of the application's engine raises.
+        # Every exception, as a hook of the application's engine may raise any.
         except Exception:
             # After a commit was sent, a rollback would only hide that its outcome is unknown.
             if not self.may_be_committed:
@@ -827,42 +828,43 @@ class JoinedWriter(JoinedTransaction):
             try:
                 for batch in (*deferred, make_batch(changes)):
                     steps = batch.steps(self._database)
-                    # The application's connection bypasses the journal's own check of the disk.
+                    # The journal's own check of the disk does not cover the application's connection.
                     self._database.check_space(self._connection, steps)
                     for statement, rows in steps:
-                        # In portions: a transaction's paged-out messages may be larger than memory.
+                        # In portions: the paged-out messages of a transaction may be larger than memory.
                         for some in rows.portions() if isinstance(rows, PagedRows) else (list(rows),):
                             if some:
                                 self._connection.exec_driver_sql(statement, some)
-                # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
+                # Last, so that a broker that takes the store over waits only for the commit, and then finds it done.
                 is_ours = self._database.lock_opening(self._connection) == self._opening
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error
             if not is_ours:
                 raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
-            # Within the lent records: they count as written only when this commit has succeeded.
+            # Inside the block of `_deferred_first`: the records count as written only when this commit has succeeded.
             self.commit()
 
     @contextmanager
     def _deferred_first(self) -> Iterator[Sequence[Batch]]:
-        """Have the journal write what it has deferred to be written before anything else; or yield it, to be written first in this transaction.
+        """Have the journal write its urgent deferred records, or yield all deferred ones, to be written first in this transaction.
 
-        Of a queue whose end was in doubt, for example, the store must know that before it has a message of the next one of its name.
-        It is yielded where one transaction at a time can write: from here on that is the application's, so the journal cannot.
+        For example, the end of a queue that was in doubt must be written before a message of the next queue of its name.
+        The records are yielded for a database with one writer: from here on that is the application's transaction, so the journal
+        cannot write them.
         """
         with ExitStack() as lent:
             deferred: list[Batch] = []
             try:
                 if self._database.has_one_writer:
-                    # Changes nothing, but takes SQLite's write lock: from now on nobody else
-                    # writes, so the log can be checked safely.
+                    # Changes nothing, but takes SQLite's write lock: from now on no other
+                    # connection writes, so the log can be checked safely.
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
                     self._database.detect_failed_checkpoint()
                     self._database.repair_log()
                     deferred += lent.enter_context(self._deferring.lend_deferred())
                 else:
                     # PostgreSQL has many writers: the journal commits the records itself,
-                    # before this transaction can be seen.
+                    # before this transaction becomes visible.
                     self._deferring.flush_deferred()
             except (SQLAlchemyError, ProviderError) as error:
                 raise _not_written(error) from error
@@ -874,7 +876,7 @@ class JoinedWriter(JoinedTransaction):
         self.may_be_committed = True
         try:
             self._transaction.commit()
-            # SQLite may have run a checkpoint within the commit.
+            # SQLite may have run a checkpoint within this commit.
             self._database.detect_failed_checkpoint()
         except DBAPIError as error:
             if error.connection_invalidated:
@@ -888,29 +890,29 @@ class JoinedWriter(JoinedTransaction):
         except SQLAlchemyError as error:
             self._roll_back()
             raise ResourceError(f"the application's transaction could not be committed: {error}") from error
-        # A hook of the application's engine has failed: before the database commits, or after it.
+        # A hook of the application's engine has failed, before the commit of the database or after it.
         except Exception:
             self.may_be_committed = not self._is_open()
             self._roll_back()
             raise
 
     def _is_open(self) -> bool:
-        """Whether the database certainly has the transaction open, so that it has not been committed."""
+        """Return whether the transaction is certainly still open in the database, so that it has not been committed."""
         with suppress(SQLAlchemyError):
             driver = self._connection.connection.driver_connection
-            # The driver's own state, as SQLAlchemy's ends with the attempt, whatever became of it in the database.
+            # The driver's state: SQLAlchemy's transaction ends with the attempt, whether or not the database has committed.
             if self._database.has_one_writer:
                 return getattr(driver, "in_transaction", False) is True
             return getattr(getattr(driver, "info", None), "transaction_status", None) == _IN_TRANSACTION
         return False
 
     def _roll_back(self) -> None:
-        """Have nothing open on the application's connection. May be repeated."""
+        """Roll back the application's transaction if it is open. May be repeated."""
         if self._connection.get_transaction() is self._transaction:
             # Also when the transaction has failed: it must be ended before another one can begin.
             self._transaction.rollback()
         with suppress(SQLAlchemyError, self._connection.dialect.loaded_dbapi.Error):
-            # A commit that failed before it reached the database leaves there what SQLAlchemy holds to be ended.
+            # After a commit that failed before it reached the database, the transaction is open there, but ended for SQLAlchemy.
             self._connection.connection.rollback()
 
 
