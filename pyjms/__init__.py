@@ -1,6 +1,6 @@
 """JMS 1.1 for Python: the public names, each under the name that it has in ``javax.jms``.
 
-The interfaces and errors are here at once; what works behind them is imported when its name is first asked for.
+Interfaces and errors are imported with the package; every other name is imported when it is first used.
 """
 
 import os as _os
@@ -170,10 +170,12 @@ _LATE = {
     "XATopicConnectionFactory": "pyjms.runtime.xa",
     "defer_signals": "pyjms.spi.interrupts",
 }
-"""What takes long to import, and which programs that only name interfaces or errors never use: name -> module."""
+"""Names whose modules take long to import and that programs which use only interfaces or errors never need: name ->
+module.
+"""
 
 
-if not _typing.TYPE_CHECKING:  # a type checker would believe in any name
+if not _typing.TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _LATE:

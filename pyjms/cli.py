@@ -79,20 +79,21 @@ def main() -> None:
 
 
 def _add_asked(app: typer.Typer, asked: str) -> None:
-    """Add the command that is asked for, or all, so that help shows them and a slip of the pen is told."""
-    # Only the commands that are asked for are imported, as imports take much of a command's time.
+    """Add the requested command, or all commands, so that help lists them and a misspelt name gets a suggestion."""
+    # Only the requested commands are imported, as imports take much of a command's time.
     if asked == _VERSION:
         return
     if asked in _OWN:
         _add_own_command(app, asked)
         return
-    others = {point.name: point for point in entry_points(group=GROUP)}  # once, should an older pyjms be there too
+    # once, in case an older pyjms is installed, too
+    others = {point.name: point for point in entry_points(group=GROUP)}
     if asked in others:
         _add_command_of_others(app, others[asked])
         return
     for name in _OWN:
         _add_own_command(app, name)
-    if asked in {"", "--help"}:  # they may need much
+    if asked in {"", "--help"}:  # these imports may be slow
         for point in others.values():
             _add_command_of_others(app, point)
 

@@ -35,7 +35,9 @@ __all__ = [
 
 
 class Throwable(JavaNames, declares=True):
-    """What java.lang.Throwable has for who catches one. Python's exceptions lack it; ours derive from both, from this one first."""
+    """The methods of java.lang.Throwable for code that catches an exception. Python's exceptions lack them; ours derive
+    from both, from this class first.
+    """
 
     __slots__ = ()
     args: tuple[object, ...]
@@ -55,12 +57,12 @@ class Throwable(JavaNames, declares=True):
         return f"{name}: {reason}" if reason else name
 
     def print_stack_trace(self, file: TextIO | None = None) -> None:
-        """Write to `file`, or to ``sys.stderr``, what Python writes of an exception that nobody catches."""
+        """Write to `file`, or to ``sys.stderr``, the traceback that Python prints for an uncaught exception."""
         traceback.print_exception(self, file=file)  # type: ignore[call-overload]  # it is an exception, too
 
 
 class CheckedThrowable(Throwable, declares=True):
-    """What those have that Java makes callers catch, such as `JMSException`: the reason is a property, as all that is read."""
+    """Java's checked exceptions, such as `JMSException`: the reason is a property, like all other values."""
 
     __slots__ = ()
 
@@ -71,7 +73,7 @@ class CheckedThrowable(Throwable, declares=True):
 
 
 class RuntimeThrowable(Throwable, declares=True):
-    """What Java's run-time exceptions have. They are errors of Python, too, whose subclasses may have a field `message`."""
+    """Java's run-time exceptions. They are also Python errors, whose subclasses may have a field `message`."""
 
     __slots__ = ()
 
@@ -81,9 +83,10 @@ class RuntimeThrowable(Throwable, declares=True):
 
 
 def application_text(error: Throwable) -> str | None:
-    """Return what getMessage() says of `error` if its class, of an application, overrides it or has a field `message`; else None.
+    """Return what getMessage() says of `error` if its class, of an application, overrides it or has a field `message`;
+    otherwise None.
 
-    None also within that method, which may ask for the text of its own error: ``str(self)`` is the reason given, there.
+    Also None while that method runs, as it may ask for the text of its own error: there ``str(self)`` is the reason.
     """
     kind = type(error)
     # Only a class of an application changes the text: the methods of this package return the reason given.

@@ -1,8 +1,8 @@
 """Administered objects by name, as JNDI gives them to Java programs (JMS 1.1 §2.3, §4.2).
 
-An environment says which names there are. It is a file in the syntax of Java's properties, or in TOML, or a mapping;
-`docs/reference/jndi.md` has the keys. It is read when the context is made; an object is made, and ``${VARIABLES}`` are
-looked up, when its name is. Every error says where in the environment it comes from.
+An environment defines the names. It is a file in the syntax of Java's properties, or in TOML, or a mapping;
+`docs/reference/jndi.md` has the keys. It is read when the context is created; an object is created, and its
+``${VARIABLES}`` are resolved, when its name is looked up. Every error says where in the environment it comes from.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FACTORIES: Mapping[str, type[ConnectionFactory]] = MappingProxyType(
     }
 )
 _DEFAULT_FACTORIES: Mapping[str, str] = MappingProxyType({kind.__name__: key for key, kind in _FACTORIES.items()})
-"""Names that need no entry: a factory each, of the environment's provider URL."""
+"""Names that need no entry: each is a factory for the environment's provider URL."""
 
 _DESTINATIONS: Mapping[str, type[JmsQueue | JmsTopic]] = MappingProxyType({"queue": JmsQueue, "topic": JmsTopic})
 _DYNAMIC: Mapping[str, str] = MappingProxyType({"dynamicQueues/": "queue", "dynamicTopics/": "topic"})
@@ -53,18 +53,18 @@ _PROVIDER_URLS = ("java.naming.provider.url", "provider_url")
 _FACTORY_NAMES = "connectionFactoryNames"
 _OPTION_PREFIX = "property."
 _CONNECTION_PREFIX = "connection."
-"""What options of a factory begin with in a file of ActiveMQ: ``connection.NAME.brokerURL``."""
+"""Prefix of a factory's options in a file of ActiveMQ: ``connection.NAME.brokerURL``."""
 _JAVA_PREFIXES = ("java:comp/env/", "java:/", "java:")
-"""What names begin with in application servers, where it says which part of their directory is meant; the longest first."""
+"""Prefixes of names in application servers, which select a part of their directory; the longest first."""
 _SPELLINGS = MappingProxyType(
     {"clientid": "client_id", "user": "user_name", "username": "user_name", "trustedclasses": "trusted"}
 )
-"""Options as they are called elsewhere, in lower case → as `ConnectionFactory` calls them."""
+"""Names that other products give to options, in lower case → the parameters of `ConnectionFactory`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One administered object as the environment describes it, before variables are looked up."""
+    """One administered object as the environment describes it, before its variables are resolved."""
 
     kind: str
     text: str | None = field(repr=False)
@@ -74,19 +74,19 @@ class _Entry:
 
 
 class _Environment:
-    """What was read: entries by name, and the texts that variables stand for."""
+    """The environment as read: entries by name, and the texts that variables refer to."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.advice: Callable[[str], str] = _advice_for_properties
-        """Returns what is to be added, and how, so that there is an object of that name."""
+        """Returns what to add to the environment, and how, to define an object of that name."""
         self.entries: dict[str, _Entry] = {}
         self._variables: dict[str, tuple[str, str]] = {}
 
     def add(self, key: str, value: object, where: str) -> None:
-        """Take one key of a file or a mapping."""
+        """Add one key of a file or a mapping."""
         prefix, _, name = key.partition(".")
-        # Java's files write connectionfactory in whatever case, tables of TOML connection_factory.
+        # Java's files write connectionfactory in any case, tables of TOML connection_factory.
         kind = prefix.lower().replace("_", "")
         if isinstance(value, Mapping):
             self._add_table(key, kind, value, where)
@@ -124,7 +124,7 @@ class _Environment:
         self.entries[name] = entry
 
     def add_options(self) -> None:
-        """Give ``property.connectionfactory.NAME.OPTION`` to the factories, once all of them are known."""
+        """Assign ``property.connectionfactory.NAME.OPTION`` to the factories, once all factories are known."""
         self._add_connection_options()
         for key, (value, where) in self._variables.items():
             if not key.lower().startswith(_OPTION_PREFIX):
@@ -138,7 +138,9 @@ class _Environment:
             entry.options[_spelling(option)] = value
 
     def _add_connection_options(self) -> None:
-        """Give ``connection.NAME.OPTION``, as ActiveMQ's files have it, to the factories that are listed, and to the unwritten ones."""
+        """Assign ``connection.NAME.OPTION``, as ActiveMQ's files have it, to the listed factories and to those that
+        need no entry.
+        """
         for key, (value, where) in self._variables.items():
             if not key.startswith(_CONNECTION_PREFIX):
                 continue
@@ -155,11 +157,11 @@ class _Environment:
 
     @property
     def provider_url(self) -> tuple[str, str] | None:
-        """The URL of factories that have none of their own, and where it stands."""
+        """The URL of factories that have none of their own, and its place in the environment."""
         return next((self._variables[key] for key in _PROVIDER_URLS if key in self._variables), None)
 
     def expand(self, text: str, where: str, underway: tuple[str, ...] = ()) -> str:
-        """Return `text` with its variables replaced: by other entries, else by the process's environment."""
+        """Return `text` with its variables replaced: by other entries, or by the process's environment."""
 
         def replace(match: re.Match[str]) -> str:
             if match[0] == "$${":
@@ -171,7 +173,7 @@ class _Environment:
         return _VARIABLE.sub(replace, text)
 
     def _value_of(self, name: str, where: str, underway: tuple[str, ...]) -> str:
-        # A variable that names itself, by whatever detour, would be replaced without end.
+        # A variable that names itself, directly or through others, would be replaced endlessly.
         if name in underway:
             circle = " → ".join((*underway[underway.index(name) :], name))
             raise NamingException(f"{where}: the variables go round in a circle: {circle}")
@@ -208,7 +210,7 @@ class InitialContext(Closeable):
         self._closed = False
 
     def lookup(self, name: str) -> ConnectionFactory | Destination:
-        """Return the object called `name`, made anew.
+        """Return the object called `name`, newly created.
 
         ``java:comp/env/``, ``java:/`` and ``java:`` in front of a name are left out, unless there is an entry with it.
 
@@ -284,7 +286,7 @@ def _unwritten_entry(name: str) -> _Entry | None:
         return _Entry(_DEFAULT_FACTORIES[name], None, {}, f"name {name!r}")
     for prefix, kind in _DYNAMIC.items():
         if name.startswith(prefix) and len(name) > len(prefix):
-            # The name comes from the program, not from the administrator: no variable is looked up in it.
+            # The name comes from the program, not from the administrator, so no variable in it is resolved.
             return _Entry(kind, name[len(prefix) :].replace("${", "$${"), {}, f"name {name!r}")
     return None
 
@@ -320,13 +322,13 @@ def _load(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> _Environm
         environment.advice = _advice_for_mapping
         provider_url = next((url for key in _PROVIDER_URLS if isinstance(url := given.get(key), str)), "")
         is_file = provider_url.startswith("file:")
-        if is_file:  # what is at this URL is no provider, but the rest of the environment
-            from urllib.request import url2pathname  # brings all of http.client and email
+        if is_file:  # the file at this URL is no provider: it holds the rest of the environment
+            from urllib.request import url2pathname  # imports all of http.client and email
 
             path = Path(url2pathname(urlsplit(provider_url).path))
             environment.source = str(path)
             _add_file(environment, path)
-        # The mapping comes after the file: what the program gives wins over what the file says.
+        # The mapping comes after the file: the program's values take precedence over the file's.
         for key, value in given.items():
             if not (is_file and key in _PROVIDER_URLS):
                 environment.add(key, value, f"environment key {key!r}")
@@ -396,11 +398,11 @@ _ESCAPE = re.compile(r"\\(u(?P<code>[0-9A-Fa-f]{4})|.|$)", re.DOTALL)
 _ESCAPED = MappingProxyType({"t": "\t", "n": "\n", "r": "\r", "f": "\f"})
 _UNESCAPED = MappingProxyType({plain: letter for letter, plain in _ESCAPED.items()})
 _SPECIAL = re.compile(r"[\\=: \t\n\r\f]")
-"""What would end a key, or be taken for something else in it."""
+"""Characters that would end a key, or would be read as something else in it."""
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each line that says something, joined with those that continue it, and its number, from 1 on."""
+    """Yield each logical line with content, joined with its continuation lines, and its number, from 1 on."""
     joined, start = "", 0
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)

@@ -1,7 +1,8 @@
 """Messages and an application's own tables in one atomic step, without a coordinator.
 
 When the broker's store and the application's tables are in one database, a session's transaction can be a part of the
-application's: what was received, what was changed in the tables and what was sent becomes true together, or not at all.
+application's: the messages received, the changes of the tables and the messages sent take effect together, or not at
+all.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ __all__ = ["SqlConnection", "joined"]
 
 
 class SqlConnection(Protocol):
-    """What is used of a `sqlalchemy.Connection`."""
+    """The part of `sqlalchemy.Connection` that is used here."""
 
     @property
     def connection(self) -> Any:
-        """The driver's connection, as its pool has it."""
+        """The driver's connection, in the wrapper of its pool."""
         ...
 
     def begin(self) -> Any:
@@ -31,11 +32,11 @@ class SqlConnection(Protocol):
         ...
 
     def get_transaction(self) -> Any:
-        """Return the one that is open; None: there is none."""
+        """Return the open transaction, or None."""
         ...
 
     def in_transaction(self) -> bool:
-        """Say whether one is open."""
+        """Say whether a transaction is open."""
         ...
 
     def rollback(self) -> None:
@@ -54,11 +55,12 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     Nothing else may end either transaction: within the block `session.commit()`, `session.rollback()` and another `joined` of the session raise
     `IllegalStateException`, and change nothing. An error in the block rolls both back and goes on.
 
-    Raises before the block `IllegalStateException` if the session is not transacted, its listeners' thread controls it, or the connection
-    commits each statement by itself (AUTOCOMMIT), `IllegalArgumentException` for what is no connection, and `JMSException` when the provider
-    cannot do this; after it `TransactionRolledBackException` when neither has taken effect, `IllegalStateException` when the block itself has
-    ended the connection's transaction (then the messages come again, whatever became of the tables), and `JMSException` for an outcome that is
-    not known, or for a connection that leads elsewhere.
+    Raises before the block `IllegalStateException` if the session is not transacted, its listeners' thread controls it,
+    or the connection commits each statement by itself (AUTOCOMMIT), `IllegalArgumentException` for an argument that is
+    no connection, and `JMSException` when the provider cannot do this; after it `TransactionRolledBackException` when
+    neither has taken effect, `IllegalStateException` when the block itself has ended the connection's transaction (then
+    the messages are redelivered, whether or not the tables were changed), and `JMSException` for an outcome that is not
+    known, or for a connection to another database.
     """
     if not isinstance(session, JmsSession):
         raise JMSException(f"{type(session).__name__} is no session of pyjms, so it can join no other transaction")
@@ -71,7 +73,7 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
             "the connection commits each statement by itself, so nothing could be undone: joined() needs one whose "
             "isolation_level is not AUTOCOMMIT"
         )
-    # A flag does what an `except` could not: an interrupt in the block rolls both back, too.
+    # A flag and not an `except`: an interrupt in the block must roll both back, too.
     is_whole = False
     session.is_joined = True
     try:
@@ -79,15 +81,15 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
         _check_joined(connection, transaction)
         is_whole = True
     finally:
-        # The mark goes first: the session refuses to commit and to roll back while it is joined.
+        # The mark is removed first: the session refuses to commit and to roll back while it is joined.
         session.is_joined = False
         if not is_whole:
             _roll_back(session, connection)
     try:
         session.commit_with(connection)
-    except JMSException:  # the session has ended its half, or told that nobody knows
+    except JMSException:  # the session has ended its half, or reported an unknown outcome
         raise
-    except Exception:  # a hook of the engine, perhaps before the session had begun to commit
+    except Exception:  # a hook of the engine failed, perhaps before the session had begun to commit
         session.rollback()
         raise
     finally:
@@ -96,7 +98,7 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
 
 
 def _check_connection(connection: object) -> None:
-    """Raise `IllegalArgumentException` for what is near to a connection of SQLAlchemy's."""
+    """Raise `IllegalArgumentException` for objects that resemble a connection of SQLAlchemy, such as an engine."""
     kind = type(connection)
     is_property = isinstance(getattr(kind, "connection", None), property)  # of an ORM session it is a method
     if not is_property or not hasattr(kind, "get_transaction"):
@@ -107,7 +109,9 @@ def _check_connection(connection: object) -> None:
 
 
 def _check_joined(connection: SqlConnection, transaction: object) -> None:
-    """Raise `IllegalStateException` if `transaction`, which was joined, is open no more: how it ended SQLAlchemy does not tell."""
+    """Raise `IllegalStateException` if `transaction`, which was joined, is no longer open: SQLAlchemy does not tell how
+    it ended.
+    """
     if connection.get_transaction() is not transaction:
         raise IllegalStateException(
             "the block has ended the transaction that joined() ends: what it had changed in the tables is committed already, or "
@@ -119,14 +123,15 @@ def _check_joined(connection: SqlConnection, transaction: object) -> None:
 def _roll_back(session: JmsSession, connection: SqlConnection) -> None:
     try:
         connection.rollback()
-    finally:  # also if the database is away: else what was sent, and taken, would be committed by the next block
+    finally:  # also if the database is unreachable: otherwise the next block would commit these sends and receipts
         session.rollback()
 
 
 def _commits_by_itself(connection: SqlConnection) -> bool:
-    """Say whether a connection is in AUTOCOMMIT, where SQLAlchemy begins and ends transactions that are none."""
+    """Say whether a connection is in AUTOCOMMIT, where the transactions that SQLAlchemy begins and ends have no effect."""
     driver = connection.connection.driver_connection
     if getattr(driver, "autocommit", False) is True:
         return True
-    # sqlite3 begins transactions by itself, unless it is told not to; then who began one has written BEGIN.
+    # sqlite3 begins transactions by itself unless it is configured not to; an application that began one then has
+    # executed BEGIN.
     return getattr(driver, "isolation_level", "") is None and getattr(driver, "in_transaction", None) is False

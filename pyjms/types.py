@@ -116,7 +116,7 @@ class Char(str):
 
 
 Boxed: TypeAlias = bool | Byte | Short | Int | Long | Float | Double | Char | str | bytes | None
-"""What a client gets from an ``Object`` getter."""
+"""The type of what an ``Object`` getter returns to a client."""
 
 Stored: TypeAlias = bool | int | float | str | bytes | None
 """The same values as messages keep them: a plain ``int`` is an Int, a plain ``float`` a Double."""

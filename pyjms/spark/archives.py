@@ -1,7 +1,8 @@
-"""What an archive is as files: its columns, the formats that keep them, and which files are its own.
+"""The files of an archive: its columns, the formats that preserve them, and which files belong to it.
 
-Spark's file sink lists the files of each batch in the folder ``_spark_metadata``; what is not in the list was left by a batch that broke off. The list
-has whole paths, so that an archive which was moved, or copied, has to be read by the last names of them.
+Spark's file sink lists the files of each batch in the folder ``_spark_metadata``; a file that is not listed is the
+remainder of an interrupted batch. The list has whole paths, so the files of a moved or copied archive are found by the
+ends of these paths.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 
 
 ARCHIVE_SCHEMA = f"{SCHEMA}, day date"
-"""What an archive has: the columns of ``format("jms")``, and the day (UTC) of JMSTimestamp, by which it is cut into folders."""
+"""The columns of an archive: those of ``format("jms")``, and the day (UTC) of JMSTimestamp, which names the folders."""
 FORMS: Final = ("parquet", "orc", "json", "delta")
-"""The formats that give back what was written: all types of the columns, and maps with nulls. Spark has the last with another package alone."""
+"""The formats that preserve all column types, and maps with nulls. Spark needs another package for the last of them."""
 METADATA = "_spark_metadata"
-"""Where Spark's file sink lists its files, below their folder."""
+"""The folder where Spark's file sink lists its files, below theirs."""
 
 _OPTIONS = {"json": {"mode": "FAILFAST", "maxStringLen": str(2**31 - 1)}}
-"""A line that is none, or is longer than JSON readers take, would become a message of nulls."""
+"""A line that is no JSON, or is longer than JSON readers accept, would otherwise become a message of nulls."""
 _LOG = re.compile(r"([0-9]+)(\.compact)?")
 _PATH = re.compile(r"(?P<root>.*?)/+(?P<own>(?:day=[^/]*/)?[^/]+)", re.DOTALL)
 
 
 def check_form(form: str) -> None:
-    """Raise `OptionError` for a format that does not give back what was written."""
+    """Raise `OptionError` for a format that does not preserve the columns."""
     if form not in FORMS:
         raise OptionError(f"the format of an archive is none of {', '.join(FORMS)}: {form!r}")
 
@@ -42,10 +43,10 @@ def check_form(form: str) -> None:
 def read_archive(
     session: SparkSession, directory: str, *, where: str | None = None, form: str = "parquet"
 ) -> DataFrame:
-    """Return the messages of an archive, those that `where`, a condition of Spark SQL, chooses.
+    """Return the messages of an archive that `where`, a condition of Spark SQL, selects.
 
-    The archive may have been moved, or be a copy. Raises `OptionError` for one that has not all of its files, for a part of one, and for a format that
-    none is, or not the archive's.
+    The archive may have been moved, or be a copy. Raises `OptionError` if files are missing, if the directory is only a
+    part of an archive, and if the format is unknown or not the archive's.
     """
     check_form(form)
     check_folder(directory)
@@ -64,13 +65,15 @@ def read_archive(
 
 
 def log_number(name: str) -> int | None:
-    """Return the number of the batch of which a file of one of Spark's logs tells; None: it is something else."""
+    """Return the batch number in the name of a file of one of Spark's logs; None for other files."""
     match = _LOG.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def _check_whole(session: SparkSession, directory: str) -> None:
-    """Look that a place is not a part of an archive: there Spark would read all files, those of batches that broke off, too."""
+    """Check that a place is not a part of an archive: there Spark would read all files, including those of interrupted
+    batches.
+    """
     # A folder with wildcard characters in its name is taken literally where it exists.
     found = [directory] if exists(session, directory) else matches(session, directory)
     for place in found:
@@ -95,7 +98,7 @@ def _check_endings(directory: str, files: Iterable[str], form: str) -> None:
 
 
 def _moved(session: SparkSession, directory: str, form: str) -> list[str] | None:
-    """Return the files of an archive that lies elsewhere than where it was written; None: it lies there, or says nothing."""
+    """Return the files of an archive that was moved or copied after it was written; None if it was not, or has no log."""
     committed = _committed(session, directory)
     _check_endings(directory, committed, form)
     parts = {match["own"]: match for match in map(_PATH.fullmatch, committed) if match is not None}
@@ -105,8 +108,8 @@ def _moved(session: SparkSession, directory: str, form: str) -> list[str] | None
         return None
     # The log's roots are of the former place, so files are matched by their names below the archive's folder.
     there = {"/".join(each.below): each for each in all_below(session, directory)}
-    # Lengths are compared, as a copy that was interrupted, or made while a
-    # batch was written, has files of the right names.
+    # Lengths are compared, as a copy that was interrupted, or made while a batch was written, has files with the right
+    # names.
     missing = sorted(own for own, match in parts.items() if own not in there or there[own].size != committed[match[0]])
     if missing:
         raise OptionError(
@@ -117,7 +120,7 @@ def _moved(session: SparkSession, directory: str, form: str) -> list[str] | None
 
 
 def _committed(session: SparkSession, directory: str) -> dict[str, int]:
-    """Return the paths, as they were then, and lengths of all files that batches have written to their end."""
+    """Return the paths, as they were when written, and lengths of all files of completed batches."""
     logs = {each.name: each.place for each in inside(session, f"{directory.rstrip('/')}/{METADATA}") or ()}
     numbers = {name: number for name in logs if (number := log_number(name)) is not None}
     # A compact file of Spark repeats everything before it, and older files may
@@ -128,7 +131,8 @@ def _committed(session: SparkSession, directory: str) -> dict[str, int]:
     for name in sorted(wanted, key=numbers.__getitem__):
         for line in text_of(session, logs[name]).splitlines()[1:]:  # the first is the version
             entry = json.loads(line)
-            # Spark logs paths as URIs; names of files in an archive may have characters that are percent-encoded there.
+            # Spark logs paths as URIs; the names of an archive's files may have characters that are percent-encoded
+            # there.
             path = unquote(entry["path"])
             # The log is replayed in the order of its batches: a later entry may take back a former one.
             if entry["action"] == "delete":
@@ -138,14 +142,13 @@ def _committed(session: SparkSession, directory: str) -> dict[str, int]:
     return found
 
 
-# Whether Spark's file sink will take the batches of a query for new ones.
-#
-# It keeps the number of the last batch in the folder itself, and passes over batches up to that number, of whichever query they are, while Spark
-# commits them and their messages are acknowledged. So a query whose checkpoint is new, or an old copy, would lose what it reads.
+# Whether Spark's file sink will take the batches of a query for new ones. The sink stores the number of the last batch
+# in the folder itself, and skips batches up to that number, of any query, while Spark commits them and their messages
+# are acknowledged. So a query whose checkpoint is new, or an old copy, would lose the messages that it reads.
 
 
 def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
-    """Look that no batch of `directory` is later than those that `checkpoint` knows. Raises `DataLossError`.
+    """Check that no batch of `directory` is later than those that `checkpoint` knows. Raises `DataLossError`.
 
     A batch that the checkpoint has planned and not committed is repeated, message by message, and may be in the folder.
     """
@@ -163,6 +166,6 @@ def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
 
 
 def _newest(session: SparkSession, folder: str) -> int:
-    """Return the highest number in a log of Spark's, wherever Spark keeps it; -1: none."""
+    """Return the highest number in a log of Spark's, on any file system; -1 if there is none."""
     numbers = [log_number(each.name) for each in inside(session, folder) or ()]
     return max((number for number in numbers if number is not None), default=-1)

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset({"timestamp", "expiration"})
 _OWN = frozenset({"seq", "message_id", "text", "bytes", "body"})
-"""Columns that say the same of all messages only if they say nothing, or that are large."""
+"""Columns that are compared for one common value only if it is null: their values differ in each message, or are large."""
 _MAPS = frozenset({"properties", "property_types"})
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return how Spark wants the batches of `schema`. Raises `RowError` for columns that messages do not have."""
+    """Return the Arrow schema that Spark expects for batches of `schema`. Raises `RowError` for columns that messages
+    do not have.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     for field in schema.fields:
@@ -42,7 +44,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def full_schema() -> pa.Schema:
-    """Return `arrow_schema` of all columns, without asking Spark."""
+    """Return `arrow_schema` of all columns, without calling Spark."""
     return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
 
 
@@ -59,7 +61,7 @@ _TYPES = {
 
 
 def record_batch(messages: Sequence[ReservedMessage], schema: pa.Schema, *, with_bodies: bool = True) -> pa.RecordBatch:
-    """Return messages as one batch of `schema`, which `arrow_schema` made."""
+    """Return messages as one batch of `schema`, a result of `arrow_schema`."""
     plain = [name for name in schema.names if name not in _MAPS]
     columns = column_values(messages, plain, with_bodies=with_bodies)
     maps: dict[str, list[Run]] = {}
@@ -106,7 +108,9 @@ def _items(run: Run) -> Sequence[str | None]:
 
 @lru_cache(maxsize=16)
 def _repeated(texts: tuple[str | None, ...], times: int) -> pa.Array:
-    """Return texts again and again. Most batches are of one size and have properties of the same names."""
+    """Return `texts` repeated `times` times. Cached: most batches are of one size and have properties of the same
+    names.
+    """
     return pa.array(texts * times, pa.string())
 
 
@@ -122,14 +126,16 @@ def tuples(
 
 
 def column_lists(batch: pa.RecordBatch) -> Iterable[list[Any]]:
-    """Return each column of a batch as Python values, as `pyjms.spark.messages` reads them. Raises `RowError` for text that is none."""
+    """Return each column of a batch as Python values, as `pyjms.spark.messages` reads them. Raises `RowError` for
+    invalid text.
+    """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         # As whole numbers: `to_pylist` would make a `datetime`, which ends with the year 9999.
         plain = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()) if name in _TIMES else column
         try:
             yield plain.to_pylist()
         # Arrow does not check text that Spark wrote, so the error appears only when a value becomes a Python string.
-        except UnicodeDecodeError as error:  # Spark makes text of any bytes, as by cast(bytes AS STRING)
+        except UnicodeDecodeError as error:  # Spark makes text of any bytes, for example by cast(bytes AS STRING)
             raise RowError(
                 f"column {name!r} has text that is no UTF-8, as no message has it: write such bytes in the column bytes; the row has "
                 f"{_first_undecodable(batch, name)}"

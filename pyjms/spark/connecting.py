@@ -1,7 +1,9 @@
-"""Connections to the message system: opened when they are first needed, one a process and URL, made anew when they are lost.
+"""Connections to the message system: opened when first needed, one per process, URL and user, and reopened after a
+loss.
 
-Spark makes readers and writers in several processes, and in some of them only to pickle them: so nothing is opened before it is
-used, and a connection belongs to the process that opened it. A process that Spark kills closes nothing: the message system notices.
+Spark makes readers and writers in several processes, and in some of them only to pickle them: so a connection is opened
+at its first use, and a connection belongs to the process that opened it. A process that Spark kills closes nothing: the
+message system notices.
 """
 
 from __future__ import annotations
@@ -35,12 +37,14 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 PATIENCE_MS = 30_000
-"""How long a call is tried again when the message system is not there: about as long as a broker needs to start again."""
+"""How long a call is repeated while the message system is unreachable: about as long as a broker needs to restart."""
 _PAUSE_MS = 250
 
 
 class Link:
-    """One process's connection of one user. Any thread; calls wait for each other only while a connection is being made."""
+    """A process's connection of one user. Safe for any thread; calls wait for each other only while a connection is
+    being opened.
+    """
 
     def __init__(self, request: Callable[[], ConnectRequest], clock: Clock, *, patience_ms: int = PATIENCE_MS) -> None:
         self.clock = clock
@@ -50,17 +54,18 @@ class Link:
         self._connection: ProviderConnection | None = None
 
     def call(self, action: Callable[[ProviderConnection], _T]) -> _T:
-        """Return what `action` does with an open connection; when that is lost, do it again with a new one.
+        """Return the result of `action`, called with an open connection; if the connection is lost, call it again with
+        a new one.
 
-        So `action` must be one that may be done twice. Raises what it raises; when no connection can be made for `PATIENCE_MS`,
-        the reason why.
+        So `action` must be safe to repeat. Raises what it raises; when no connection can be made for `PATIENCE_MS`, the
+        reason.
         """
         until_ms = self.clock.monotonic_ms() + self._patience_ms
         while True:
             try:
                 connection = self.connection()
-            # A client id may still be in use by the former driver, whose connection the broker
-            # has not given up yet; so it is tried again, too.
+            # A client id may still be in use by the former driver, whose connection the broker has not closed yet, so
+            # this error is retried, too.
             except (ConnectionLostError, ResourceError, DuplicateClientIdError) as error:
                 self._pause(error, until_ms)
                 continue
@@ -81,7 +86,7 @@ class Link:
             found = self._connection
         if found is not None:
             return found
-        # Asked for each connection, so that credentials are read again from their file.
+        # Resolved for each connection, so that credentials are read again from their file.
         request = self._request()
         # Connecting takes seconds when a broker is away, so the lock is not held: two
         # threads may both connect, and one connection is closed.
@@ -95,7 +100,7 @@ class Link:
         return found
 
     def forget(self, connection: ProviderConnection) -> None:
-        """Close a connection that is of no use any more; the next call makes another one."""
+        """Close a connection that has failed; the next call opens another one."""
         with self._lock:
             # Another thread may have noticed the same loss and made a new connection already, which must stay.
             if self._connection is connection:
@@ -110,8 +115,8 @@ class Link:
             _close(connection)
 
     def _pause(self, error: ProviderError, until_ms: float) -> None:
-        """Wait a little, or raise `error` when the time is over."""
-        # The monotonic clock: a wall clock that is set would end the attempts early, or never.
+        """Wait a little, or raise `error` when the time limit is over."""
+        # The monotonic clock: a change of the wall clock would end the attempts early, or never.
         now_ms = self.clock.monotonic_ms()
         if now_ms >= until_ms:
             raise error
@@ -127,7 +132,7 @@ def _close(connection: ProviderConnection) -> None:
 
 
 class _Events:
-    """Each problem is seen by the call that it spoils, or by the next one."""
+    """Logs problems of a connection: the call that fails reports them, or the next one."""
 
     def on_exception(self, error: ProviderError) -> None:
         _log.info("connection: %s", error.reason)
@@ -148,7 +153,8 @@ _lock = Lock()
 def link_of(options: JmsOptions, *, with_client_id: bool = False) -> Link:
     """Return this process's link to the message system of `options`; nothing is opened yet.
 
-    with_client_id: the connection takes the client id, as who makes a durable subscription must; only one may have it.
+    with_client_id: the connection uses the client id, as a durable subscription requires; only one connection may have
+    it.
     """
     # A connection with the client id is one of its own: only one may exist at
     # the broker, and workers connect beside it.
@@ -157,7 +163,7 @@ def link_of(options: JmsOptions, *, with_client_id: bool = False) -> Link:
     key = _Key(os.getpid(), options.url, options.credentials, client_id)
     with _lock:
         found = _links.get(key)
-        if found is None:  # links of a parent process stay untouched here: their sockets are the parent's
+        if found is None:  # a parent process's links stay untouched here: their sockets are the parent's
             found = _links[key] = Link(lambda: _request(options, client_id), SystemClock())
     return found
 
@@ -220,7 +226,7 @@ def require(connection: ProviderConnection, capability: Capability, remedy: str)
 
 
 class MessageIds:
-    """Makes JMSMessageIDs, as a session of the runtime does (JMS 1.1 §3.4.3)."""
+    """Generates JMSMessageIDs, as a session of the runtime does (JMS 1.1 §3.4.3)."""
 
     _numbers = count(1)
 

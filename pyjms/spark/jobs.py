@@ -1,4 +1,6 @@
-"""What an application says about the messages that the broker holds for it: done with, or given back; and a look at who holds what."""
+"""Functions for applications about the messages that the broker holds for a job or group: acknowledge them, release
+them, and list the groups.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int:
-    """Settle all messages that ``mode=reserve`` holds for a job, and forget the job. Return how many messages that were.
+    """Settle all messages that ``mode=reserve`` holds for a job, and forget the job. Return the number of messages.
 
-    To be called when the job's output is safe; again it does nothing and returns 0. Raises `ProviderError`.
+    Call it when the job's output is safe; a repeated call does nothing and returns 0. Raises `ProviderError`.
     """
-    # The list tells the group's client id, which a connection must have to open a group of a durable subscription.
+    # The list contains the group's client id, which a connection must have to open a group of a durable subscription.
     group = next((each for each in groups(url=url, credentials=credentials) if each.name == job_id), None)
     # An acknowledgement that is repeated after a crash of the caller finds no group: it was released the first time.
     if group is None:
@@ -35,8 +37,8 @@ def _acknowledge(found: ReaderGroups, group: ReaderGroup) -> int:
     request = GroupRequest(
         name=group.name, address=group.address, subscription=group.subscription, selector=group.selector
     )
-    # Opened again with its own terms: the fence now belongs to this call, and a
-    # job that still reserves messages is stopped.
+    # Opened again with its own terms: this call then has the highest fence, and a job that still reserves messages is
+    # stopped.
     opened = found.open(request)
     # Counted before the acknowledgement, which moves the low mark.
     held = opened.group.high - opened.group.low
@@ -44,15 +46,15 @@ def _acknowledge(found: ReaderGroups, group: ReaderGroup) -> int:
     try:
         found.release(group.name)
     except GroupError:
-        return held  # somebody did the same at the same time
+        return held  # another caller did the same at the same time
     return held
 
 
 def release(name: str, *, url: str, credentials: str | None = None) -> int:
-    """Give back what the broker holds for a job or a reader group, marked redelivered. Return how many messages that were.
+    """Release the messages that the broker holds for a job or a reader group, marked redelivered. Return their number.
 
-    A query of this group cannot go on from its checkpoint then, unless it says ``failOnDataLoss=false``. Raises `GroupError` when
-    there is no such group.
+    Afterwards a query of this group cannot continue from its checkpoint, except with ``failOnDataLoss=false``. Raises
+    `GroupError` when there is no such group.
     """
     return _link(url, credentials).call(lambda connection: _groups_of(connection).release(name))
 
@@ -63,10 +65,12 @@ def groups(*, url: str, credentials: str | None = None) -> Sequence[ReaderGroup]
 
 
 def promoted(sink_id: str, *, url: str, credentials: str | None = None) -> int | None:
-    """Return the last epoch that was written under `sink_id`; None: none, or the broker keeps no such note. Raises `ProviderError`."""
+    """Return the last epoch written under `sink_id`; None if there is none, or if the broker keeps no such markers.
+    Raises `ProviderError`.
+    """
     name = (
         parse_options({"url": url, "sinkId": sink_id}).sink_id or sink_id
-    )  # without blanks around it, as the sink writes it
+    )  # without surrounding blanks, as the sink writes it
 
     def ask(connection: ProviderConnection) -> int | None:
         return connection.stages().marker(name) if Capability.STAGE in connection.capabilities else None
@@ -75,12 +79,14 @@ def promoted(sink_id: str, *, url: str, credentials: str | None = None) -> int |
 
 
 def check_broker(*, url: str, credentials: str | None = None) -> None:
-    """Look whether the broker is there, and knows the user. Raises `ProviderError`, after half a minute if it is away."""
+    """Check that the broker is reachable and accepts the user. Raises `ProviderError`; for an unreachable broker after
+    half a minute.
+    """
     _link(url, credentials).call(lambda connection: connection.info)
 
 
 def note_terms(job: str, mark: int, *, url: str, credentials: str | None = None) -> None:
-    """Keep what a replay was begun with, where the broker keeps such notes; the first note stays. Raises `ProviderError`."""
+    """Store the terms of a replay, if the broker keeps such notes; an earlier note stays. Raises `ProviderError`."""
 
     def keep(connection: ProviderConnection) -> None:
         if Capability.STAGE in connection.capabilities:
@@ -90,7 +96,7 @@ def note_terms(job: str, mark: int, *, url: str, credentials: str | None = None)
 
 
 def terms_of(job: str, *, url: str, credentials: str | None = None) -> int | None:
-    """Return what `note_terms` keeps; None: it is not known. Raises `ProviderError`."""
+    """Return the terms that `note_terms` stored; None if they are not known. Raises `ProviderError`."""
 
     def ask(connection: ProviderConnection) -> int | None:
         return noted(connection.stages(), _replay(job), 0) if Capability.STAGE in connection.capabilities else None
@@ -113,22 +119,25 @@ def _link(url: str, credentials: str | None, client_id: str | None = None) -> Li
     return link_of(options, with_client_id=client_id is not None)
 
 
-# For those who write with ``foreachBatch``: the sink's three steps from a plain function.
+# For applications that write with ``foreachBatch``: the sink's three steps as a plain function.
 
 QUERY_ID = "sql.streaming.queryId"
-"""The local property by which Spark tells tasks, and who is called with a batch, which query it is."""
+"""The local property by which Spark tells tasks, and the function that gets a batch, which query runs."""
 
 
 def name_in_query(sink_id: str, query: str) -> str:
-    """Return the name under which a query writes.
+    """Return the sink's name for a query.
 
-    It has the query's id: both begin anew with the checkpoint, and epochs that began anew under an old name would be taken for repetitions.
+    It contains the query's id: a new checkpoint starts a new query and new epochs, which would be taken for repetitions
+    under the old name.
     """
     return f"{sink_id}-{query}"
 
 
 def promoted_by_query(batch: DataFrame, *, sink_id: str, url: str, credentials: str | None = None) -> int | None:
-    """Return the last epoch that the query of `batch` has written with `promote`; None: none, or it is not known. Raises `ProviderError`."""
+    """Return the last epoch that the query of `batch` has written with `promote`; None if there is none, or it is not
+    known. Raises `ProviderError`.
+    """
     # A local property is bound to the thread, so this works in the thread that Spark calls with the batch.
     query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     return None if query is None else promoted(name_in_query(sink_id, query), url=url, credentials=credentials)
@@ -139,13 +148,13 @@ def promote(
 ) -> None:
     """Write `df` as the messages of one epoch, once: an epoch that is repeated writes nothing.
 
-    epoch: the second argument of the function given to ``foreachBatch``.
-    sink_id: a name that nobody else writes under. Within a query the sink's name is this and the query's id, so that a new checkpoint, with which
-    epochs begin anew, makes a new sink; a plain thread that was started there must be one of `pyspark.InheritableThread`.
-    destination: ``queue:NAME`` or ``topic:NAME``; None: the rows have a column `destination`.
-    options: more options of the sink, as docs/reference/spark.md has them.
+    epoch: the second argument of the function given to ``foreachBatch``. sink_id: a name that no other program writes
+    under. Within a query the sink's name is this and the query's id, so that a new checkpoint, with which epochs start
+    again, makes a new sink; a thread that the function starts must be a `pyspark.InheritableThread`. destination:
+    ``queue:NAME`` or ``topic:NAME``; None: the rows have a column `destination`. options: more options of the sink, as
+    docs/reference/spark.md has them.
 
-    Raises Spark's errors; all or nothing is visible then, and the same call may be made again.
+    Raises Spark's errors; the epoch is then visible as a whole or not at all, and the same call may be repeated.
 
         query = rows.writeStream.foreachBatch(lambda df, epoch: promote(df, epoch, sink_id="orders-out", url=url)).start()
     """

@@ -1,4 +1,6 @@
-"""Rows as messages: what the sink makes of a row. The other direction, and what values look like, is `pyjms.spark.schema`."""
+"""Rows as messages: the messages that the sink makes of rows. `pyjms.spark.schema` has the other direction and the
+format of values.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from pyjms.spi.typed_values import READERS, read_map, read_stream
 from pyjms.types import Stored
 
 ARTEMIS_DUPLICATE = "_AMQ_DUPL_ID"
-"""The property by which ActiveMQ Artemis knows duplicates."""
+"""The property by which ActiveMQ Artemis detects duplicates."""
 
 _KINDS = {text: kind for kind, text in KINDS.items()}
 _MODES = {text: mode for mode, text in MODES.items()}
@@ -24,7 +26,7 @@ _LONG_MAX = 2**63 - 1
 
 
 def check_sink_columns(columns: Iterable[tuple[str, str]]) -> None:
-    """Refuse columns that the sink does not take; each is a name and Spark's name of its type. Raises `RowError`."""
+    """Raise `RowError` for columns that the sink does not accept; each column is a name and Spark's name of its type."""
     for name, kind in columns:
         allowed = SINK_COLUMNS.get(name)
         if allowed is None:
@@ -37,7 +39,7 @@ def check_sink_columns(columns: Iterable[tuple[str, str]]) -> None:
 
 
 class EnvelopeMaker:
-    """Makes the messages of one attempt to write, with the ids and time stamps of a producer (JMS 1.1 §3.4)."""
+    """Makes the messages of one write attempt, with the ids and time stamps of a producer (JMS 1.1 §3.4)."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class EnvelopeMaker:
         self._keeps = keeps_headers
 
     def envelopes(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Iterator[Envelope]:
-        """Yield one message for each row of a table that is given by the column. Raises `RowError`, which says which row."""
+        """Yield one message for each row of a table given by columns. Raises `RowError`, which names the row."""
         for values in zip(*columns, strict=True):
             # A dict for each row, since the error below shows the row by the names of its columns.
             row = dict(zip(names, values, strict=True))
@@ -69,7 +71,7 @@ class EnvelopeMaker:
             return envelope_of(row, self._destination, (self._next_id(), self._now_ms()))
         kept = envelope_of(row, self._destination)
         if "message_id" in row and "timestamp" in row:
-            return kept  # what is NULL there, or stands among the properties, a message may be without
+            return kept  # where these columns are NULL the message lacks the field, or has it among its properties
         return replace(
             kept,
             message_id=self._next_id() if "message_id" not in row and kept.message_id is None else kept.message_id,
@@ -78,8 +80,10 @@ class EnvelopeMaker:
 
 
 def row_told(row: Mapping[str, Any]) -> str:
-    """Return by what a person finds a row again: columns that are filled, each cut, those first that tell rows apart."""
-    # `sorted` is stable: columns that tell rows apart come first, the others in the order of the table.
+    """Return a description by which a person finds a row: its non-null columns, each shortened, identifying columns
+    first.
+    """
+    # `sorted` is stable: identifying columns come first, the others in the order of the table.
     names = sorted(row, key=_TELLING.__contains__, reverse=True)
     filled = [(name, row[name]) for name in names if row[name] is not None]
     return ", ".join(f"{name}={_cut(value)}" for name, value in filled[:_TOLD_MOST]) or "nothing in any column"
@@ -98,11 +102,10 @@ _TOLD_MOST, _TOLD_LONGEST = 8, 60
 def envelope_of(
     row: Mapping[str, Any], destination: Address | None = None, stamp: tuple[MessageId | None, int] | None = None
 ) -> Envelope:
-    """Return the message that a row is.
+    """Return the message of a row.
 
-    destination: where all rows go; None: where their column says.
-    stamp: JMSMessageID and JMSTimestamp in milliseconds; None: those of the row.
-    Raises `RowError`.
+    destination: where all rows go; None: where their column says. stamp: JMSMessageID and JMSTimestamp in milliseconds;
+    None: those of the row. Raises `RowError`.
     """
     properties, unfit = _properties(row.get("properties"), row.get("property_types"))
     kind, body = _body(row)
@@ -160,7 +163,7 @@ def _expiration(unfit_ms: Any, micros: int | None) -> int:
     """Return JMSExpiration in milliseconds."""
     if unfit_ms is not None:
         return int(unfit_ms)
-    # A moment that is long past must not become 0, by which a message never expires (JMS 1.1 §3.4.9).
+    # An expiration long past must not become 0, which means that the message never expires (JMS 1.1 §3.4.9).
     return 0 if micros is None else max(1, micros // 1000)
 
 
@@ -191,7 +194,7 @@ def _pairs(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, Any]]:
-    """Return the properties, and the header fields that stand among them as no column can hold them."""
+    """Return the properties, and the header fields that are stored among them because no column can hold them."""
     letters = dict(_pairs(types))
     # Most rows have strings alone; without letters nothing can stand for a header field either.
     if not letters:
@@ -219,7 +222,7 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
 
 _HEADER_LETTERS: Mapping[str, str] = {"JMSTimestamp": "J", "JMSExpiration": "J", "JMSCorrelationID": "UX"}
 _PROPERTY_LETTERS = READERS.keys() - {"X"}
-"""A property is never bytes (JMS 1.1 §3.5.1); the message system would refuse it without saying which row it was."""
+"""A property is never bytes (JMS 1.1 §3.5.1); the message system would reject it without naming the row."""
 _LETTERS_TOLD = "Z B S I J F D (Java's types), T (String) or N (null)"
 
 
@@ -233,7 +236,9 @@ def _value(name: str, text: Any, letter: str) -> Any:
 
 
 def _name(name: str) -> str:
-    """Return the property that has `name` in a row. Whatever the wire carries may be one: who reads a message did not name them."""
+    """Return the name of the property that a row calls `name`. Any name from the wire is accepted: the reader of a
+    message did not choose it.
+    """
     if not name.startswith(ALIAS_PREFIX):
         return name
     try:
@@ -275,7 +280,7 @@ def _body(row: Mapping[str, Any]) -> tuple[BodyKind, Body]:
         return kind, _empty(kind)
     try:
         return kind, _read(kind, text, data, body)
-    # The column may have any JSON, nested to any depth, so all that the reader raises for it is the row's fault.
+    # The column may have any JSON, nested to any depth, so any exception of the JSON reader is an error of the row.
     except (ValueError, TypeError, KeyError, RecursionError, IndexError):
         raise RowError(
             f"column body has no typed JSON of a {told} message: {shorten(str(body))}; docs/reference/spark.md shows how to write it"

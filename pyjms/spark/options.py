@@ -1,6 +1,6 @@
 """The options of ``format("jms")`` and of pipelines, checked and typed before Spark starts, and the errors they raise.
 
-Spark hands options over as texts, in any case of letters.
+Spark passes options as texts, in upper or lower case.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class RowError(ProviderError):
 
 
 class DataLossError(ProviderError):
-    """A checkpoint asks for messages that are not there any more, or is behind what was written already.
+    """A checkpoint refers to messages that no longer exist, or is older than the output.
 
-    ``failOnDataLoss=false`` goes on without them, but never from an old copy of a checkpoint: its numbers of batches are in use.
+    ``failOnDataLoss=false`` continues without them, but never from an old copy of a checkpoint: its batch numbers are
+    already used.
     """
 
     code = "PYJMS-DATA-LOSS"
@@ -53,7 +54,9 @@ class SpoolError(ProviderError):
 
 
 def old_checkpoint(seq: int, holder: str, low: int) -> DataLossError:
-    """Return what a query is told whose checkpoint is behind what `holder` has let go, whatever ``failOnDataLoss`` says."""
+    """Return the error for a query whose checkpoint is older than what `holder` has released, with any
+    ``failOnDataLoss``.
+    """
     return DataLossError(
         f"the checkpoint is at message {seq} of {holder}, whose messages up to {low} are acknowledged and gone: the checkpoint is an old copy. "
         "Start the query with a new checkpoint and a new output folder or sinkId, and the same readerGroup or spoolDir: it goes on with what "
@@ -76,7 +79,7 @@ _NUMBER = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
 
 
 def check_every(every: str) -> None:
-    """Look whether Spark can start a batch that often: a span as its triggers take it, which is not negative."""
+    """Check that Spark can start batches at that interval: a non-negative span in the syntax of its triggers."""
     words = every.lower().split()
     # Spark accepts the word `interval` in front of a span.
     words = words[1:] if words[:1] == ["interval"] else words
@@ -96,13 +99,13 @@ def _micros(number: str, unit: str) -> float | None:
 
 
 def check_job(job: str) -> None:
-    """Look whether a replay may have that name. Blanks around it do not count, as in all options."""
+    """Check the name of a replay. Surrounding blanks do not count, as in all options."""
     if not 1 <= len(job.strip()) <= _NAME_MAX:
         raise OptionError(f"the name of a job has 1 to {_NAME_MAX} characters, and this one has {len(job.strip())}")
 
 
 def check_folder(place: str) -> None:
-    """Look whether a place, a path or a URL, can be the name of a folder for Spark."""
+    """Check that a place, a path or a URL, can name a folder for Spark."""
     if not place.strip():
         raise OptionError("the name of a folder is empty: write a path, or a URL that Spark knows")
     scheme, colon, rest = place.partition(":")
@@ -114,30 +117,30 @@ def check_folder(place: str) -> None:
 
 
 def check_output(path: Path) -> None:
-    """Look whether a file can be written."""
+    """Check that a file can be written."""
     there = path if path.exists() else path.parent
     if path.is_dir() or not path.parent.is_dir():
         raise OptionError(
             f"{path} cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}"
         )
-    # Asked before Spark starts, which takes seconds; a page is written at the very end of an audit.
+    # Checked before Spark starts, which takes seconds; the page of an audit is written at its very end.
     if not os.access(there, os.W_OK):
         raise OptionError(f"{path} cannot be written: {there} does not permit it")
 
 
 def check_page(path: Path) -> None:
-    """Look whether a page can be written without anything but an older page being lost."""
+    """Check that a page can be written and would replace nothing but an older page."""
     _check_begin(path, b"<!DOCTYPE html>", "is no page, and would be overwritten")
 
 
 def check_lines(path: Path) -> None:
-    """Look whether lines of JSON can be added to a file without spoiling another one, such as a recording."""
+    """Check that lines of JSON can be appended to a file without spoiling another one, such as a recording."""
     _check_begin(path, b"{", "has no lines of JSON, to which others can be added")
 
 
 def _check_begin(path: Path, begin: bytes, else_told: str) -> None:
     check_output(path)
-    if not path.is_file():  # not there; or a pipe, which has no beginning
+    if not path.is_file():  # the file does not exist, or is a pipe, which has no beginning
         return
     try:
         with path.open("rb") as file:
@@ -148,16 +151,16 @@ def _check_begin(path: Path, begin: bytes, else_told: str) -> None:
         raise OptionError(f"{path} is there and {else_told}: name another file")
 
 
-# Whether a condition of Spark SQL chooses the same messages each time.
+# Whether a condition of Spark SQL selects the same messages each time.
 
 _CLOCKS = frozenset({"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"})
-"""How Spark calls what looks at the clock. It takes these for deterministic, as they are within one query."""
+"""Spark's names of functions that read the clock. It takes them for deterministic, as they are within one query."""
 _MOMENTS = frozenset({"now", "today", "tomorrow", "yesterday"})
-"""Texts that Spark's casts to dates and timestamps take for moments of the clock."""
+"""Texts that Spark's casts to dates and timestamps resolve by the clock."""
 
 
 def check_condition(rows: DataFrame, where: str) -> None:
-    """Look whether `where`, by which `rows` were chosen, would choose the same ones tomorrow. Raises `OptionError`."""
+    """Check that `where`, which selected `rows`, would select the same messages tomorrow. Raises `OptionError`."""
     frame: Any = rows
     # The analysed plan, as the optimiser replaces clock functions and casts of constants by values.
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 -- PySpark shows plans as texts alone
@@ -183,7 +186,9 @@ def _is_moment(cast: Any) -> bool:
 
 
 def _expressions(plan: Any, patterns: Sequence[Any]) -> Iterator[Any]:
-    """Yield the expressions of a plan that may differ, the innermost first, so that the first one that does is the reason."""
+    """Yield the expressions of a plan that may be nondeterministic, the innermost first, so that the first match is the
+    cause.
+    """
     for each in _each(plan.expressions()):
         yield from _inside(each, patterns)
     for each in _each(plan.children()):
@@ -192,10 +197,10 @@ def _expressions(plan: Any, patterns: Sequence[Any]) -> Iterator[Any]:
 
 def _inside(expression: Any, patterns: Sequence[Any]) -> Iterator[Any]:
     if expression.deterministic() and not any(map(expression.containsPattern, patterns)):
-        return  # each look at the JVM takes its time, and a list may have thousands of values
+        return  # each call into the JVM takes its time, and a list may have thousands of values
     for each in _each(expression.children()):
         yield from _inside(each, patterns)
-    # After its children: the innermost expression that differs is the one that the error names.
+    # After its children: the error names the innermost nondeterministic expression.
     yield expression
 
 
@@ -207,9 +212,9 @@ DEFAULT_MESSAGES_PER_BATCH = 10_000
 DEFAULT_STAGE_TIMEOUT_S = 24 * 3600
 
 JOB_PREFIX = "job:"
-"""Begins the name of a job's sink at the broker."""
+"""Prefix of the name of a job's sink at the broker."""
 _SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname", "mergeschema", "inferschema"})
-"""What Spark adds by itself to the options that a user gave."""
+"""Options that Spark adds by itself to the user's."""
 _SECRETS = frozenset({"user", "username", "password", "passcode", "login"})
 
 
@@ -224,28 +229,30 @@ class Mode(Enum):
 
 
 class AckOn(Enum):
-    """When the messages of a batch are acknowledged: once Spark asks for the next one, or once it calls ``commit``."""
+    """When the messages of a batch are acknowledged: when Spark asks for the next batch, or when it calls ``commit``."""
 
     PROGRESS = "progress"
     COMMIT = "commit"
 
 
 class Duplicates(Enum):
-    """What a spool does with messages that have no JMSMessageID, by which it knows those it has seen."""
+    """How a spool treats messages that have no JMSMessageID, by which it recognises repeated ones."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
 
 
 class Headers(Enum):
-    """Whether the sink gives messages a JMSMessageID and JMSTimestamp of their own, or keeps those of the rows."""
+    """Whether the sink gives messages a new JMSMessageID and JMSTimestamp, or keeps those of the rows."""
 
     NEW = "new"
     KEEP = "keep"
 
 
 class Repeated(Enum):
-    """What a sink does with an epoch that it has written already: compare the rows with those that it wrote, or trust that they are the same."""
+    """How a sink treats an epoch that it has already written: it compares the rows with those written, or trusts that
+    they are the same.
+    """
 
     COMPARE = "compare"
     TRUST = "trust"
@@ -253,7 +260,7 @@ class Repeated(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JmsOptions:
-    """All options, as they are after their defaults. docs/reference/spark.md has the table."""
+    """All options, with defaults applied. docs/reference/spark.md has the table."""
 
     url: str
     destination: Address | None = None
@@ -282,12 +289,13 @@ class JmsOptions:
 
     @property
     def messages_per_batch(self) -> int:
-        """The most messages that one batch of a stream has."""
+        """The maximum number of messages in one batch of a stream."""
         return self.max_messages or DEFAULT_MESSAGES_PER_BATCH
 
 
 def parse_address(text: str, option: str = "destination") -> Address:
-    """Return what ``queue:NAME``, ``topic:NAME``, ``temp-queue:NAME`` or ``temp-topic:NAME`` names; a bare name is that of a queue.
+    """Return the address that ``queue:NAME``, ``topic:NAME``, ``temp-queue:NAME`` or ``temp-topic:NAME`` denotes; a
+    bare name is that of a queue.
 
     Raises `OptionError`.
     """
@@ -304,7 +312,7 @@ def parse_address(text: str, option: str = "destination") -> Address:
 
 
 def address_text(address: Address) -> str:
-    """Return what `parse_address` reads."""
+    """Return an address as text that `parse_address` reads."""
     return f"{'temp-' if address.temporary else ''}{address.kind.name.lower()}:{address.name}"
 
 
@@ -317,7 +325,7 @@ _ADDRESSES = {
 
 
 def parse_options(given: Mapping[str, Any]) -> JmsOptions:
-    """Return the options that `given` has. Raises `OptionError` that names the option and says what to write."""
+    """Return the options parsed from `given`. Raises `OptionError` that names the option and the accepted values."""
     values: dict[str, Any] = {}
     for name, value in given.items():
         key = name.lower()
@@ -459,7 +467,7 @@ def _url(option: str, value: str) -> str:
             f"option {option}: vm:// is a broker within one process, and Spark reads and writes from many; run the broker with "
             "`pyjms broker run --listen stomp://127.0.0.1:61613 ...` and give that URL"
         )
-    try:  # now: Spark takes seconds to begin, and a query would break off
+    try:  # checked now: Spark takes seconds to start, and a query would fail only then
         find_provider(url.scheme).check_url(url)
     except (MissingProviderError, UrlError) as error:
         raise OptionError(f"option {option}: {error.reason}") from None

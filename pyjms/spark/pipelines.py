@@ -1,6 +1,6 @@
 """The pipelines that people run: archive a destination, replay an archive, route by rules. Functions on a Spark session.
 
-Each is exactly once with the pyjms broker; docs/reference/spark.md says what other brokers give.
+Each is exactly once with the pyjms broker; docs/reference/spark.md has the guarantees with other brokers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 NEWEST = "newest"
-"""What progress reports call the moment of the newest message of a batch: `newest_ms`, in milliseconds since 1970 UTC."""
+"""Name, in progress reports, of the time of a batch's newest message: `newest_ms`, in milliseconds since 1970 UTC."""
 _ORDER = ("destination", "seq", "timestamp", "message_id")
-"""The order of a replay. Numbers come again where a group had several generations, and what is equal would come in any order, another one
-each time: the portions of a replay that was broken off would not fit together."""
+"""The order of a replay. Numbers repeat where a group had several generations, and equal rows would come in a different
+order each time: the portions of an interrupted replay would not fit together."""
 _ROUTE = "route"
 _TIMES = tuple(name for name, kind in COLUMNS.items() if kind == "timestamp")
 _MICROS_OF = {name: f"unix_micros(`{name}`) AS `{name}`" for name in _TIMES}
@@ -47,14 +47,14 @@ def archive(
     every: str = "1 second",
     **options: object,
 ) -> StreamingQuery:
-    """Begin to move the messages of `destination` into files below `directory`, in a folder for each day.
+    """Start to move the messages of `destination` into files below `directory`, in a folder for each day.
 
-    group: the name under which the broker holds what is not in files yet. checkpoint: where Spark notes how far it is; None:
-    ``DIRECTORY-checkpoint``. form: one of `pyjms.spark.archives.FORMS`. once: end when all that is
-    there now is in files. every: how often files are written. options: more of the source's.
+    group: the name under which the broker holds messages that are not in files yet. checkpoint: the folder of Spark's
+    checkpoint; None: ``DIRECTORY-checkpoint``. form: one of `pyjms.spark.archives.FORMS`. once: end when all messages
+    present at the start are in files. every: how often files are written. options: more of the source's.
 
-    Raises `DataLossError` when the folder has later batches than the checkpoint, which is a new one or an old copy then; `OptionError` for a
-    format or `every` that none is, and for a folder that cannot be written to.
+    Raises `DataLossError` when the folder has later batches than the checkpoint, which then is new or an old copy;
+    `OptionError` for an unknown format, an invalid `every`, and a folder that cannot be written to.
     """
     check_form(form)
     check_every(every)
@@ -62,8 +62,8 @@ def archive(
     for folder in (directory, place):
         check_folder(folder)
         make_folder(session, folder)
-    # After the folders are made and before the query starts: Spark would pass
-    # over the batches and acknowledge their messages.
+    # After the folders are made and before the query starts: Spark would skip the batches and acknowledge their
+    # messages.
     check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
@@ -82,14 +82,14 @@ def archive(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """How far a replay has come."""
+    """The progress of a replay."""
 
     messages: int
-    """How many the job has sent with this portion, those of its former runs too."""
+    """Messages that the job has sent up to this portion, in former runs, too."""
     of: int
     epoch: int
     is_new: bool
-    """Whether this portion was sent now; else the job had sent it when it ran before."""
+    """Whether this run sent the portion; False: a former run had sent it."""
 
 
 def replay(
@@ -107,27 +107,29 @@ def replay(
 ) -> Iterator[Replayed]:
     """Send the messages of an archive in their order; yield after each portion. With `per_second`, a portion is sent each second.
 
-    job: names this replay. What it has sent it does not send again, so a replay that was broken off is begun again under the same name, with
-    the same archive, condition, rate and destination; others are refused, and one that chooses no messages does not use the name up. destination: None: each message goes where it came from. Properties, types, JMSMessageID and
-    JMSTimestamp are those of the archive, unless ``headers="new"``; there is no time to live any more, as that of most would be over. wait: waits so many
-    seconds; an event's ``wait`` lets another thread end it. Raises `OptionError` for a job that was begun with other words.
+    job: the name of this replay. Messages that were sent are not sent again, so an interrupted replay is started again
+    under the same name, with the same archive, condition, rate and destination; other values are refused, and a replay
+    that selects no messages does not use the name up. destination: None: each message goes to its original destination.
+    Properties, types, JMSMessageID and JMSTimestamp are those of the archive, unless ``headers="new"``; they have no
+    time to live, as most would have expired. wait: waits so many seconds; an event's ``wait`` lets another thread end
+    it. Raises `OptionError` for a job that was started with other values.
     """
     check_job(job)
-    job = job.strip()  # as the sink has it
+    job = job.strip()  # in the form in which the sink has it
     from pyspark.sql.functions import lit
 
     rows = chosen_of(session, directory, where=where, form=form).drop("day")
-    # The sink leaves out expired rows, and in an archive most times to live are over.
+    # The sink skips expired rows, and most rows of an archive have expired.
     ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy(*_ORDER)
     given = {"headers": "keep", **options}
-    # Counted before anything is sent: the number is part of the terms, and an
-    # empty choice does not use up the job's name.
+    # Counted before anything is sent: the number is part of the terms, and an empty selection does not use up the job's
+    # name.
     total = ordered.count()
     if total == 0:
         yield Replayed(messages=0, of=0, epoch=0, is_new=False)
         return
     known = {"url": url} | {name: str(value) for name, value in options.items() if name == "credentials"}
-    # Terms are kept as 20 bits beside the marker, like the content of an epoch (decision 0208).
+    # The terms are stored as 20 bits beside the marker, like the content of an epoch (decision 0208).
     terms = mark_of(repr((_place(directory), where, per_second, destination, total)))
     done = promoted(job, **known)
     # None: the former run died between its first portion and the note, or the broker keeps no notes.
@@ -136,7 +138,7 @@ def replay(
     if per_second is None:
         if done is None:
             promote(ordered, 0, sink_id=job, url=url, destination=destination, **given)
-            # After the promotion: a job that could not send anything may be begun again with other words.
+            # After the promotion: a job that could not send anything may be started again with other values.
             note_terms(job, terms, **known)
         yield Replayed(messages=total, of=total, epoch=0, is_new=done is None)
         return
@@ -150,7 +152,7 @@ def replay(
         for epoch in range(-(-total // per_second)):
             first = epoch * per_second
             sent = min(total, first + per_second)
-            # Portions that were sent are reported and not made again: the sink would refuse epochs below its marker.
+            # Portions that were sent are reported and not sent again: the sink would refuse epochs below its marker.
             if done is not None and epoch <= done:
                 yield Replayed(messages=sent, of=total, epoch=epoch, is_new=False)
                 continue
@@ -166,7 +168,9 @@ def replay(
 
 
 def chosen_of(session: SparkSession, directory: str, *, where: str | None, form: str) -> DataFrame:
-    """Return the messages that a replay sends. Raises `OptionError` for a condition that would choose others when it is started again."""
+    """Return the messages that a replay sends. Raises `OptionError` for a condition that would select others in a later
+    run.
+    """
     rows = read_archive(session, directory, where=where, form=form)
     if where is not None:
         check_condition(rows, where)
@@ -174,7 +178,7 @@ def chosen_of(session: SparkSession, directory: str, *, where: str | None, form:
 
 
 def _place(directory: str) -> str:
-    """Return where an archive is, in whichever way it was written; a URL as it is."""
+    """Return an archive's place in a normal form; a URL as it is."""
     return directory.rstrip("/") if ":" in directory else str(Path(directory).resolve())
 
 
@@ -191,14 +195,16 @@ def _with_place(numbered: tuple[Any, int]) -> tuple[Any, ...]:
 
 
 class Rules:
-    """The rules of a file, read anew when it has changed; those that are wrong are refused, and the former stay."""
+    """The rules of a file, read again when it has changed; wrong rules are refused, and the former rules stay in force."""
 
     def __init__(self, file: Path, told: Callable[[str], None] | None = None) -> None:
-        """`told` hears why rules were refused, and what is routed by former ones. Raises `pyjms.routing.reading.RulesError` for rules that are wrong at first."""
+        """`told` is called with the reason when rules are refused, and when former rules are in use. Raises
+        `pyjms.routing.reading.RulesError` if the first rules are wrong.
+        """
         self._file = file
         self._told = told
         self._in_force = RulesText(file.read_text(encoding="utf-8"), file.name)
-        # Compiled at once, to refuse wrong rules at the start: a worker would only report them as a failed task.
+        # Compiled at once, to refuse wrong rules at the start: in a worker they would only appear as a failed task.
         decider_of(self._in_force)
 
     def look(self) -> RulesText:
@@ -208,13 +214,13 @@ class Rules:
             if found != self._in_force:
                 decider_of(found)
                 self._in_force = found
-        # A file may be read while an editor replaces it; a route that runs must not stop for that.
+        # A file may be read while an editor replaces it; a running route must not stop for that.
         except (OSError, ValueError) as error:
             self.tell(f"the rules of {self._file} are refused, those before stay in force: {error}")
         return self._in_force
 
     def tell(self, text: str) -> None:
-        """Tell who wants to hear."""
+        """Pass a text to the application's callback."""
         if self._told is not None:
             self._told(text)
 
@@ -232,12 +238,13 @@ def route(
     options: Mapping[str, object] | None = None,
     made: Callable[[int, int], None] | None = None,
 ) -> StreamingQuery:
-    """Begin to send each message of `source` where the rules want it, at the same broker, exactly once.
+    """Start to send each message of `source` to the destinations that the rules choose, at the same broker, exactly
+    once.
 
-    Altered rules are obeyed from the next batch on, and those of a batch are kept with the checkpoint: one that was written, and comes again as
-    Spark does not know it, ends by its own. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
-    made: hears the number of each batch, and how many messages the rules made of it. Raises `OptionError` for an `every` that none is, and for a
-    checkpoint that cannot be written to.
+    Changed rules apply from the next batch on. The rules of a batch are stored with the checkpoint: a batch that was
+    written but is repeated, as Spark does not know that, uses its own rules again. A message that no rule matches goes
+    to the queue ``GROUP.undeliverable``. made: called with the number of each batch, and how many messages the rules
+    made of it. Raises `OptionError` for an invalid `every`, and for a checkpoint that cannot be written to.
     """
     check_every(every)
     check_folder(checkpoint)
@@ -254,7 +261,7 @@ def route(
         def is_written() -> bool:
             return promoted_by_query(batch, sink_id=_ROUTE, **sink) == epoch
 
-        # Once for each batch, so that all of its rows are made by one text.
+        # Once for each batch, so that all of its rows are made by the same rules.
         now = rules.look()
         chosen = choosing.of(epoch, now, is_written)
         if chosen != now:
@@ -264,7 +271,7 @@ def route(
         # The accumulator only grows, so a batch's share is a difference; tasks that are repeated count twice.
         before = count.value
         made_of = _routed(batch, chosen, unwanted, count.add)
-        # The headers stay, as routing makes no new messages: JMSMessageID and JMSTimestamp are the sender's.
+        # The headers are kept, as routing makes no new messages: JMSMessageID and JMSTimestamp are the sender's.
         promote(made_of, epoch, sink_id=_ROUTE, headers="keep", **sink)
         if made is not None:
             made(epoch, count.value - before)
@@ -282,7 +289,9 @@ def would_go(
     group: str,
     options: Mapping[str, object] | None = None,
 ) -> dict[str, int]:
-    """Return how many of the messages that wait in `source` now would go to which destination. Changes nothing."""
+    """Return, for each destination, how many of the messages now in `source` the rules would send there. Changes
+    nothing.
+    """
     given = {"url": url, "destination": source, **(options or {})}
     rows = session.read.format("jms").options(**_texts(given)).load()
     counted = (
@@ -295,7 +304,7 @@ def would_go(
 
 
 def _noted(rows: DataFrame) -> DataFrame:
-    """Return `rows`, with the moment of the newest one in the progress reports of their query."""
+    """Return `rows`, and add the time of the newest one to the progress reports of their query."""
     from pyspark.sql.functions import expr
 
     return rows.observe(NEWEST, expr("unix_millis(max(timestamp)) AS newest_ms"))
@@ -304,15 +313,18 @@ def _noted(rows: DataFrame) -> DataFrame:
 def _routed(
     batch: DataFrame, rules: RulesText, unwanted: str, count: Callable[[int], object] | None = None
 ) -> DataFrame:
-    """Return the rows of what the rules make of `batch`; `count` hears how many, by and by."""
+    """Return the rows that the rules make of `batch`; `count` gets their number, bit by bit."""
     made = _in_micros(batch).rdd.mapPartitions(routing_function(rules, unwanted, count))
-    # Not verified: `row_of` makes the types that the columns have, and looking at each value again is a third of the work of routing.
+    # Not verified: `row_of` makes the types that the columns have, and verifying each value would be a third of the
+    # work of routing.
     table = batch.sparkSession.createDataFrame(made, _SCHEMA_IN_MICROS, verifySchema=False)
     return _of_micros(table)
 
 
 def _in_micros(rows: DataFrame) -> DataFrame:
-    """Return `rows` as Python is to have them: it would take moments for local time, which an hour of each autumn has twice."""
+    """Return `rows` with moments as microseconds: Python would take them for local time, which repeats an hour each
+    autumn.
+    """
     return rows.selectExpr(*(_MICROS_OF.get(name, f"`{name}`") for name in COLUMNS))
 
 

@@ -1,6 +1,6 @@
-"""Where files lie: on this machine, or wherever Hadoop's file systems reach, as Spark itself sees them.
+"""Locations of files: on this machine, or on any file system that Hadoop reaches, as Spark itself sees them.
 
-A *place* is what a person writes: a path, or a URL such as ``hdfs://namenode/history``.
+A *place* is a location as a user writes it: a path, or a URL such as ``hdfs://namenode/history``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*):(?://(?P<host>[^/]*))?(?P<path>/.*|)", re.DOTALL)
-"""As Hadoop reads it: nothing is quoted, and nothing is a query."""
+"""The syntax of Hadoop: no percent-encoding, and no query part."""
 _SPECIAL = re.compile(r"[{}\[\]*?\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What lies in a folder."""
+    """A file in a folder."""
 
     place: str
     below: tuple[str, ...]
-    """The names on the way to it from the folder that was looked at, its own last."""
+    """The names on the path from the folder that was listed, its own name last."""
     size: int
     """In bytes."""
     is_folder: bool
@@ -41,7 +41,7 @@ class Found:
 
 
 def local_path(place: str) -> Path | None:
-    """Return the path that a place is on this machine, without links; None: it is elsewhere, or only Spark knows."""
+    """Return the local path of a place, with links resolved; None if it is elsewhere, or only Spark knows it."""
     url = _URL.fullmatch(place)
     if url is None:
         return Path(place).resolve()
@@ -49,24 +49,26 @@ def local_path(place: str) -> Path | None:
 
 
 def are_within(one: str, other: str) -> bool:
-    """Say whether one of two places is the other, or lies above or below it. What a URL with wildcards stands for, only `matches` knows."""
+    """Say whether one of two places is the other, or contains or lies in it. Only `matches` knows the places that a URL
+    with wildcards matches.
+    """
     return _holds(one, other) or _holds(other, one)
 
 
 def _holds(outer: str, inner: str) -> bool:
     (ours, is_pattern), (theirs, _) = _steps(outer), _steps(inner)
-    # A pattern holds nothing for sure: what is below its certain part may not match the rest of it.
+    # A pattern gives no certainty: what is below its literal part may not match the rest of it.
     return not is_pattern and theirs[: len(ours)] == ours
 
 
 def _steps(place: str) -> tuple[tuple[str, ...], bool]:
-    """Return the names on the way to a place, before any that has wildcards, and whether one has."""
+    """Return the names on the path of a place, up to the first with wildcards, and whether there is one."""
     path, url = local_path(place), _URL.fullmatch(place)
     if url is None:
         assert path is not None, "what is no URL is on this machine"
         return ("file", "", *path.parts), False
     known = _SPECIAL.split(url["path"] if path is None else str(path), maxsplit=1)
-    # The name with the first wildcard is cut off whole, as its beginning is no folder.
+    # The first name with wildcards is dropped as a whole, as its beginning is no folder.
     certain = known[0] if len(known) == 1 else known[0].rpartition("/")[0]
     # Normalised by text alone: the place may be on another machine, where links cannot be followed.
     steps = Path(normpath(f"/{certain.lstrip('/')}")).parts
@@ -74,7 +76,7 @@ def _steps(place: str) -> tuple[tuple[str, ...], bool]:
 
 
 def literally(place: Path | str) -> str:
-    """Return a place as Spark reads places, which may have wildcards."""
+    """Return a place quoted for Spark, which otherwise expands wildcards."""
     return _SPECIAL.sub(r"\\\g<0>", str(place))
 
 
@@ -88,19 +90,19 @@ def qualified(session: SparkSession, place: str) -> str:
 
 
 def matches(session: SparkSession, place: str) -> list[str]:
-    """Return what is there under a place, which may have wildcards."""
+    """Return the existing locations that a place, which may have wildcards, matches."""
     files, path = _files(session, place)
     return [str(each.getPath().toString()) for each in files.globStatus(path) or ()]
 
 
 def exists(session: SparkSession, place: str) -> bool:
-    """Say whether there is something at a place."""
+    """Say whether a place exists."""
     files, path = _files(session, place)
     return bool(files.exists(path))
 
 
 def parents(session: SparkSession, place: str) -> Iterator[str]:
-    """Yield the folders in which a place lies, the nearest first."""
+    """Yield the parent folders of a place, the nearest first."""
     path = _jvm(session).org.apache.hadoop.fs.Path(qualified(session, place)).getParent()
     while path is not None:
         yield str(path.toString())
@@ -108,14 +110,14 @@ def parents(session: SparkSession, place: str) -> Iterator[str]:
 
 
 def make_folder(session: SparkSession, place: str) -> None:
-    """Make a folder to write into, where there is none yet. Raises `OptionError` that says why there can be none."""
+    """Make a folder to write into, if there is none. Raises `OptionError` with the reason if that is impossible."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     files, path = _files(session, place)
     try:
         is_made = bool(files.mkdirs(path))
     except Py4JJavaError as error:
-        # Other errors, such as a name node that does not answer, may pass: they are not the user's mistake.
+        # Other errors, such as a name node that does not answer, may be temporary: they are not the user's mistake.
         if str(error.java_exception.getClass().getSimpleName()) not in _NO_FOLDER:
             raise
         is_made = False
@@ -126,7 +128,7 @@ def make_folder(session: SparkSession, place: str) -> None:
 
 
 _NO_FOLDER = frozenset({"AccessControlException", "FileAlreadyExistsException", "ParentNotDirectoryException"})
-"""What Hadoop's file systems raise for a folder that they cannot make, and that no second attempt makes."""
+"""Errors of Hadoop's file systems for a folder that cannot be made, at a second attempt either."""
 
 
 def _in_the_way(session: SparkSession, place: str) -> str:
@@ -140,7 +142,7 @@ def _in_the_way(session: SparkSession, place: str) -> str:
 
 
 def inside(session: SparkSession, place: str) -> list[Found] | None:
-    """Return what lies in a folder, in order; None: there is nothing at that place. A file is its own folder."""
+    """Return the entries of a folder, in order; None if nothing exists at that place. A file counts as its own folder."""
     files, path = _files(session, place)
     if not files.exists(path):
         return None
@@ -148,7 +150,7 @@ def inside(session: SparkSession, place: str) -> list[Found] | None:
 
 
 def all_below(session: SparkSession, place: str) -> Iterator[Found]:
-    """Yield all files in a folder and those beneath it, in order. A place that is a file has itself."""
+    """Yield all files in a folder and its subfolders, in order. A place that is a file yields itself."""
     files, path = _files(session, place)
     return _below(files, path, ())
 

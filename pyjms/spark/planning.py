@@ -1,7 +1,7 @@
 """How the batches of a stream are planned, apart from Spark: the contract of planners, and the planner of reader groups.
 
-A planner lives in one process as long as its query runs. Spark may kill it at any moment: what matters is kept by the message system
-or on a disk, and every call may come again from another process.
+A planner lives in one process as long as its query runs. Spark may kill it at any moment: its state is in the message
+system or on a disk, and another process may repeat every call.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# How far a stream has come, as Spark keeps it in a checkpoint: ``{"v":1,"group":"g","gen":"…","seq":123}``. Pure.
+# The progress of a stream, as Spark stores it in a checkpoint: ``{"v":1,"group":"g","gen":"…","seq":123}``. Pure.
 
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A place in the numbers of one generation of a reader group, or of a spool."""
+    """A position in the numbers of one generation of a reader group, or of a spool."""
 
     group: str
     generation: str
     seq: int
-    """The number of the last message before this place."""
+    """The number of the last message before this position."""
     begins_after: int | None = None
-    """Where the batch that ends here begins, when that is not where the one before it ended: messages were lost, and the
-    user said to go on. It stands in the offset, as a batch that is repeated must begin at the same place."""
+    """The start of the batch that ends here, if it is not where the previous batch ended: messages were lost, and the
+    user allowed the query to continue. It is part of the offset, as a repeated batch must start at the same position.
+    """
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Spark keeps it."""
+        """Return the offset in Spark's form."""
         told = {"v": VERSION, "group": self.group, "gen": self.generation, "seq": self.seq}
         return told if self.begins_after is None else {**told, "from": self.begins_after}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
-        """Read what `to_json` wrote. Raises `DataLossError` for what another program wrote."""
+        """Read the result of `to_json`. Raises `DataLossError` for an offset of another program."""
         try:
             # `DataLossError` is no `ValueError`, so the handler below does not replace this text by a vaguer one.
             if value["v"] != VERSION:
@@ -87,7 +88,7 @@ class Range:
 
 
 def between(start: Offset, end: Offset) -> Range:
-    """Return the messages of the batch that lies between two offsets."""
+    """Return the messages between two offsets."""
     if end.begins_after is not None:
         return Range(after=end.begins_after, upto=end.seq)
     # An end before the start is possible when a checkpoint of another generation is
@@ -96,9 +97,9 @@ def between(start: Offset, end: Offset) -> Range:
 
 
 def cut(whole: Range, parts: int | None, *, processors: int, least: int) -> list[Range]:
-    """Return `whole` in equal parts, in order; of an empty range none.
+    """Return `whole` in equal parts, in order; none for an empty range.
 
-    parts: how many; None: as many as there are `processors`, but none of fewer than `least` messages.
+    parts: how many; None: as many as there are `processors`, but each of at least `least` messages.
     """
     count = len(whole)
     if parts is None:
@@ -112,22 +113,24 @@ def cut(whole: Range, parts: int | None, *, processors: int, least: int) -> list
 
 
 WAIT_MS = 300
-"""How long a planner waits for a first message: Spark asks again at once, and would spin."""
+"""How long a planner waits for a first message: Spark asks again at once, and would otherwise spin."""
 _LEAST_IN_PARTITION = 1_000
 _PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one batch may have."""
+    """The limits of one batch."""
 
     max_messages: int | None
-    """None: all that is there."""
+    """None: no limit."""
     max_bytes: int | None = None
 
 
 class Piece(Protocol):
-    """What one task reads; it is pickled. Reading it changes nothing, and gives the same each time."""
+    """The part of a batch that one task reads; it is pickled. Reading changes nothing, and gives the same result each
+    time.
+    """
 
     def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
         """Yield record batches, or tuples."""
@@ -135,23 +138,27 @@ class Piece(Protocol):
 
 
 class Planner(ABC):
-    """What a stream asks of its source."""
+    """The interface between Spark's source and a stream's messages."""
 
     @abstractmethod
     def initial(self) -> Offset:
-        """Return where a query without a checkpoint begins. Changes nothing."""
+        """Return where a query without a checkpoint starts. Changes nothing."""
 
     @abstractmethod
     def prepare_available_now(self) -> None:
-        """Remember what is there now: later offsets come to an end behind it, however much is sent meanwhile."""
+        """Fix the end of the query at the messages present now: later offsets do not pass it, however many are sent
+        meanwhile.
+        """
 
     @abstractmethod
     def latest(self, start: Offset, limits: Limits) -> Offset:
-        """Return where the batch after `start` ends; `start` itself when there is none. All before `start` is done with."""
+        """Return where the batch after `start` ends; `start` itself when there is none. All messages before `start` are
+        done.
+        """
 
     @abstractmethod
     def reported(self) -> Offset | None:
-        """Return how far messages are known, for the progress report."""
+        """Return the position up to which messages are known, for the progress report."""
 
     @abstractmethod
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
@@ -159,15 +166,15 @@ class Planner(ABC):
 
     @abstractmethod
     def commit(self, end: Offset) -> None:
-        """Hear that all before `end` is done with. May come late, again, or never."""
+        """Take note that all messages before `end` are done. May be called late, repeatedly, or never."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 def source_address(options: JmsOptions) -> Address:
-    """Return what is to be read. Raises `OptionError`."""
+    """Return the address to read from. Raises `OptionError`."""
     address = options.destination
     if address is None:
         raise OptionError(
@@ -182,14 +189,14 @@ def source_address(options: JmsOptions) -> Address:
 
 
 def group_request(options: JmsOptions, name: str) -> GroupRequest:
-    """Return what opens the reader group `name` with these options. Raises `OptionError`."""
+    """Return the request that opens the reader group `name` with these options. Raises `OptionError`."""
     return GroupRequest(
         name=name, address=source_address(options), subscription=options.subscription, selector=options.selector
     )
 
 
 def processors() -> int:
-    """Return how many processors this machine has: the parts a batch is cut into where no option says it."""
+    """Return the number of processors of this machine: the default number of parts of a batch."""
     return os.cpu_count() or 1
 
 
@@ -202,7 +209,7 @@ class GroupPiece:
     span: Range
 
     def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
-        """Yield the range, as it is at the message system. Raises `GroupError` when it is not there any more."""
+        """Yield the range from the message system. Raises `GroupError` if it no longer has it."""
         pages = pages_of_group(options, self.group, self.generation, self.span.after, self.span.upto)
         return rows(one_ahead(pages), schema, options)
 
@@ -214,7 +221,7 @@ def pieces_of_group(group: str, generation: str, whole: Range, parts: int | None
 
 
 def reserve_all(link: Link, opened: OpenGroup, max_bytes: int | None = None) -> int:
-    """Reserve what is deliverable now, `max_bytes` of it at most, and return the highest number. Ends when a page is not full."""
+    """Reserve all deliverable messages, up to `max_bytes`, and return the highest number. Ends when a page is not full."""
     first = high = opened.group.high
     while True:
         found = link.call(
@@ -252,7 +259,7 @@ class GroupPlanner(Planner):
         return link_of(self._options, with_client_id=self._options.subscription is not None)
 
     def _open(self) -> OpenGroup:
-        """Open the group, once: who opens it later takes it from us, and we must notice."""
+        """Open the group, once: a query that opens it later takes it over, which this planner must detect."""
         if self._opened is None:
             # Opened once only: a second `open` would raise the fence and take the group back from a
             # query that started later, which would hide the conflict.
@@ -280,22 +287,24 @@ class GroupPlanner(Planner):
         return self._offset(self._low)
 
     def prepare_available_now(self) -> None:
-        """Nothing is reserved before the checkpoint's place is known: a store that is behind it would have new messages of its numbers."""
+        """Reserve nothing before the checkpoint's position is checked: in a store that is older, new messages would get
+        its numbers.
+        """
         self._ends_with_what_is_there = True
 
     def _aim(self) -> None:
-        """Reserve what is there now, if that is all there is to be, once."""
+        """Reserve the messages present now, once, if the query ends with them."""
         if self._ends_with_what_is_there and self._target is None:
             opened = self._open()
             self._target = self._high = self._guarded(lambda: reserve_all(self._link, opened))
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         self._open()
-        # The checkpoint's place is judged before anything is reserved: an old copy of the store would
-        # give new messages numbers that the checkpoint calls done.
+        # The checkpoint's position is checked before anything is reserved: an old copy of the store would give new
+        # messages numbers that the checkpoint calls done.
         after = self._place_of(start)
         self._aim()
-        # A place of another generation must not acknowledge: its numbers mean other messages here.
+        # A position of another generation must not acknowledge: its numbers denote other messages here.
         is_known = after == start.seq and self._is_ours(start)
         if is_known and self._options.ack_on is AckOn.PROGRESS:
             # Spark asks what follows `start` only when the batch that ended there is in its commit
@@ -304,8 +313,8 @@ class GroupPlanner(Planner):
         high = self._reserve(after, limits)
         if high == after:
             return start
-        # Where messages were lost the batch starts elsewhere than its start offset
-        # says, and Spark keeps the end offset alone.
+        # After a loss of messages the batch starts elsewhere than its start offset says, and Spark stores the end
+        # offset alone.
         return self._offset(high, None if is_known else after)
 
     def _reserve(self, after: int, limits: Limits) -> int:
@@ -337,7 +346,8 @@ class GroupPlanner(Planner):
         """Return the number after which the next batch begins. Raises `DataLossError`."""
         if not self._is_ours(start):
             self._lose(self._foreign(start))
-            # Of another generation no number means anything here, so the query goes on with all that the group holds.
+            # Numbers of another generation mean nothing here, so the query continues with all messages that the group
+            # holds.
             return self._low
         if start.seq < self._low:
             # Refused for any value of failOnDataLoss: Spark's sinks would take the next
@@ -350,8 +360,9 @@ class GroupPlanner(Planner):
         return start.seq
 
     def _renew(self) -> None:
-        """Begin a new generation, as the numbers up to the checkpoint's place would come again: to acknowledge up to it, as Spark says when the
-        next batch is planned, or after a crash before that, would take new messages away. What is held the output has.
+        """Begin a new generation, as the numbers up to the checkpoint's position would be given out again. Spark has
+        them acknowledged when it plans the next batch, or after a crash before that, and this would remove new
+        messages. The output has all messages that the group holds.
         """
         # The order makes each step repeatable: a driver that dies in between finds a
         # group that is empty or gone, and does the rest.
@@ -361,7 +372,7 @@ class GroupPlanner(Planner):
         self._open()
 
     def _release(self, connection: Any) -> None:
-        with suppress(GroupError):  # nobody answered the first time, and it was done
+        with suppress(GroupError):  # the answer to an earlier attempt was lost, and it had taken effect
             connection.reader_groups().release(self._name)
 
     def _foreign(self, offset: Offset) -> str:
@@ -392,8 +403,9 @@ class GroupPlanner(Planner):
         return pieces_of_group(end.group, end.generation, wanted, self._options.partitions)
 
     def _there(self, start: Offset, end: Offset) -> Range:
-        """Return what the broker has of a batch: a query that starts again comes here first, with a batch that the checkpoint has and no
-        output knows to be done. Raises `DataLossError`, as for a place in a checkpoint that has only whole batches.
+        """Return the part of a batch that the broker has. A restarted query begins here, with a batch that the
+        checkpoint has and that no output reports as done. Raises `DataLossError`; for a checkpoint that has only whole
+        batches, `_place_of` does the same.
         """
         wanted = between(start, end)
         if not wanted:
@@ -409,8 +421,8 @@ class GroupPlanner(Planner):
             # With failOnDataLoss=false Spark still expects the planned batch: it
             # gets the part of it that the store has.
             return Range(after=min(wanted.after, self._high), upto=self._high)
-        # With availableNow the batch that is repeated comes before the first `latest`; what is
-        # there now is reserved when the checkpoint's place is known.
+        # With availableNow the repeated batch comes before the first `latest`; the messages present now are reserved
+        # when the checkpoint's position is known.
         self._aim()
         return wanted
 
@@ -419,8 +431,8 @@ class GroupPlanner(Planner):
             self._acknowledge(end.seq)
 
     def _acknowledge(self, upto: int) -> None:
-        # Spark's `commit` comes late and again; the message system is not asked
-        # about what this planner has settled itself.
+        # Spark's `commit` comes late and repeatedly; no request is sent for messages that this planner has settled
+        # itself.
         if upto <= self._low:
             return
         # The group is bound outside of the lambda: a link that reconnects repeats the call
@@ -447,13 +459,13 @@ class GroupPlanner(Planner):
         self._link.close()
 
 
-# Receiving from a message system that is not asked to repeat anything: one consumer, single acknowledgements.
+# Receiving from a message system that cannot replay: one consumer, single acknowledgements.
 
 _ROW_BYTES = 500
 
 
 class Receiver:
-    """One consumer, made when it is first asked, and anew when its connection was lost. One thread."""
+    """One consumer, created at first use, and again after a lost connection. For one thread."""
 
     def __init__(self, options: JmsOptions) -> None:
         self._options = options
@@ -469,7 +481,7 @@ class Receiver:
         self._session: ProviderSession | None = None
         self._consumer: ProviderConsumer | None = None
         self.life = 0
-        """Counts connections: what one of them received, another one cannot settle."""
+        """Counts connections: a delivery can be settled only on the connection that received it."""
         self._since_ms: int | None = None
         self._is_over = False
 
@@ -478,13 +490,15 @@ class Receiver:
         return link_of(self._options, with_client_id=True)
 
     def end_with_what_is_there(self) -> None:
-        """Let `receive` return nothing any more once what is there now has come, and what came while it was received."""
+        """Let `receive` return nothing more after the messages present now, and those that arrive while it receives
+        them.
+        """
         self._since_ms = self._link.clock.time_ms()
 
     def receive(self, limits: Limits, wait_ms: int) -> list[Delivery]:
-        """Return what is there, at most as much as `limits` say; wait up to `wait_ms` for a first message.
+        """Return the available messages, within `limits`; wait up to `wait_ms` for a first message.
 
-        Nothing when the connection is lost meanwhile: all that is not acknowledged comes again.
+        Nothing if the connection is lost meanwhile: all unacknowledged messages are redelivered.
         """
         if self._is_over:
             return []
@@ -498,11 +512,11 @@ class Receiver:
             while (limits.max_messages is None or len(found) < limits.max_messages) and (
                 limits.max_bytes is None or size < limits.max_bytes
             ):
-                # `poll` alone is the short way: `catch_up` costs a round trip to a remote
-                # broker, so it is only called when nothing is there.
+                # `poll` alone is the short way: `catch_up` costs a round trip to a remote broker, so it is only called
+                # when no message is available.
                 delivery = consumer.poll() or self._look_again(consumer, may_wait=not found, until_ms=until_ms)
                 if delivery is None:
-                    self._is_over = self._since_ms is not None  # whatever was there has been received
+                    self._is_over = self._since_ms is not None  # all messages that were present have been received
                     break
                 found.append(delivery)
                 # The size is added after the message is taken: a batch has one message at least, even if that exceeds
@@ -514,7 +528,7 @@ class Receiver:
             self.forget()
             return []
         if self._since_ms is not None and all(each.envelope.timestamp_ms > self._since_ms for each in found):
-            self._is_over = True  # who sends is quicker than the query
+            self._is_over = True  # the sender is quicker than the query
         return found
 
     def _look_again(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:
@@ -526,8 +540,8 @@ class Receiver:
         while delivery is None and may_wait:
             delivery = consumer.poll_or_wait()
             if delivery is None and not self._link.clock.wait(self._signal, until_ms):
-                # The wait is over: with its interest left, the provider would wake this consumer,
-                # which no longer looks, in place of another one.
+                # The wait is over: with its interest still registered, the provider would wake this consumer, which no
+                # longer looks, in place of another one.
                 consumer.set_interested(False)
                 # A message may have been delivered between the end of the wait and the
                 # loss of interest; it is already this session's.
@@ -546,7 +560,9 @@ class Receiver:
         return self._session.subscribe(self._request, self._signal.set)
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> bool:
-        """Settle what `receive` returned; return False when the connection is gone: they may come again, or not."""
+        """Settle deliveries that `receive` returned; return False when the connection is lost: they may or may not be
+        redelivered.
+        """
         if self._session is None:
             return False
         try:
@@ -562,7 +578,7 @@ class Receiver:
         return True
 
     def forget(self) -> None:
-        """Let go of the connection; all that is not acknowledged comes again."""
+        """Drop the connection; all unacknowledged messages are redelivered."""
         connection, self._connection = self._connection, None
         self._session = self._consumer = None
         # Counted before the close, which may fail: deliveries of the former
@@ -573,17 +589,17 @@ class Receiver:
                 self._link.forget(connection)
 
 
-# One page ahead: the next page is fetched while the present one is turned into columns.
-#
-# The broker and the task would otherwise wait for each other in turn. Never more than one page waits, so that memory stays bounded.
+# One page of read-ahead: the next page is fetched while the present one is turned into columns. Otherwise the broker
+# and the task would wait for each other in turn. At most one page waits, so that memory stays bounded.
 
 _T = TypeVar("_T")
 
 
 def one_ahead(pages: Iterable[_T]) -> Iterator[_T]:
-    """Yield `pages`; each is asked for, on a thread of its own, when the one before it is handed out. Raises what they raise.
+    """Yield `pages`; each is requested, on another thread, when the previous one is handed out. Raises what they raise.
 
-    Who stops in the middle waits for nobody: the page that is under way is dropped when it is there, which the connection's own time-out limits.
+    A caller that stops early does not wait: the page under way is dropped when it arrives, within the connection's
+    time-out.
     """
     source = iter(pages)
     # One thread only: `source` is a generator, and two threads must not be in it at once.
@@ -606,19 +622,19 @@ def one_ahead(pages: Iterable[_T]) -> Iterator[_T]:
 BATCH_MESSAGES = 5_000
 _BATCH_BYTES = 8 * 1024 * 1024
 _MESSAGE_BYTES = 500
-"""What a message takes beside its body and properties, roughly."""
+"""The size of a message beside its body and properties, roughly."""
 
 Page = Sequence[ReservedMessage]
 
 
 def pages_of_group(options: JmsOptions, group: str, generation: str, after: int, upto: int) -> Iterator[Page]:
-    """Yield the messages from ``after + 1`` to `upto`. Raises `GroupError` when they are not there any more."""
+    """Yield the messages from ``after + 1`` to `upto`. Raises `GroupError` when they no longer exist."""
     # Reading needs no client id: only the planner's connection may have it, and tasks run beside it in other processes.
     link = link_of(options)
     while after < upto:
         page = link.call(_page(group, generation, after, upto))
         yield page
-        # The broker decides how many messages make a page, so the next one begins after the last number that came.
+        # The broker decides how many messages make a page, so the next page begins after the last number received.
         after = page[-1].number
 
 
@@ -627,7 +643,9 @@ def _page(group: str, generation: str, after: int, upto: int) -> Callable[[Any],
 
 
 def rows(pages: Iterable[Page], schema: StructType, options: JmsOptions) -> Iterator[Any]:
-    """Yield what Spark takes from a reader: record batches; with ``arrow=false`` tuples, which are slower."""
+    """Yield the objects that Spark's reader protocol expects: record batches; with ``arrow=false`` tuples, which are
+    slower.
+    """
     from pyjms.spark.arrow import arrow_schema, record_batch, tuples
 
     wanted = arrow_schema(schema)
@@ -639,7 +657,7 @@ def rows(pages: Iterable[Page], schema: StructType, options: JmsOptions) -> Iter
 
 
 def in_batches(pages: Iterable[Page]) -> Iterator[list[ReservedMessage]]:
-    """Yield the messages of pages in pieces of a size that Arrow likes, none of them empty."""
+    """Yield the messages of pages in chunks of a size that suits Arrow, none of them empty."""
     batch: list[ReservedMessage] = []
     size = 0
     for page in pages:

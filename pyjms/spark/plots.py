@@ -1,4 +1,6 @@
-"""Pages with plots: no script, nothing from the network, readable in light and dark. What the reports on Spark share."""
+"""HTML pages with plots, shared by the reports on Spark: no script, nothing from the network, readable in light and
+dark.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ WIDTH, HEIGHT, _LEFT, _BOTTOM = 860, 180, 64, 24
 SHADES = {"p50_ms": "one", "p90_ms": "two", "p99_ms": "three"}
 """Percentiles in milliseconds, and the colour of each."""
 _NS_PER_S = 10**9
-_DESTINATIONS = 40  # more bars than that nobody reads; the table has all
+_DESTINATIONS = 40  # nobody reads more bars than that; the table has all
 
 _STYLE = "\n" + files("pyjms.spark").joinpath("plots.css").read_text(encoding="utf-8")
 
 
 def document(title: str, parts: Iterable[str], data: Mapping[str, Any]) -> str:
-    """Return the page; it holds `data` as JSON, for programs."""
+    """Return the page with `data` embedded as JSON, for programs."""
     # `</script>` in a text of the data would end the element; JSON reads the escape as the same character.
     held = json.dumps(data).replace("<", "\\u003c")
     return (
@@ -32,12 +34,12 @@ def document(title: str, parts: Iterable[str], data: Mapping[str, Any]) -> str:
 
 
 def section(title: str, chart: str, keys: str = "") -> str:
-    """Return a headline, what its colours mean, and a chart."""
+    """Return a headline, a legend, and a chart."""
     return f"<h2>{escape(title)}{keys}</h2><figure>{chart}</figure>"
 
 
 def keys(*named: tuple[str, str]) -> str:
-    """Return what colours mean: each is a class (``k-one`` to ``k-three``) and a text."""
+    """Return a legend: each entry is a class (``k-one`` to ``k-three``) and a text."""
     return "".join(f'<span class="key {name} faint">{escape(text)}</span>' for name, text in named)
 
 
@@ -61,12 +63,12 @@ class Axis:
         self.moments: int = max((row["moment"] for row in figures["timeline"]), default=0) + 1
 
     def x(self, moment: float) -> float:
-        """Return where a moment is drawn."""
+        """Return the x coordinate of a moment."""
         return _LEFT + (WIDTH - _LEFT - 8) * moment / self.moments
 
     def x_at(self, ns: int) -> float:
-        """Return where something at a time is drawn, within the chart."""
-        # The axis spans sends, deliveries and acknowledgements; a finding may be about something before or after them.
+        """Return the x coordinate of a time, limited to the chart."""
+        # The axis spans sends, deliveries and acknowledgements; a finding may be of something before or after them.
         return self.x(min(max((ns - self.start_ns) / self.width_ns, 0), self.moments))
 
     def line(self, values: Sequence[float], most: float, shade: str) -> str:
@@ -86,7 +88,7 @@ class Axis:
         )
 
     def chart(self, body: str, labels: Sequence[tuple[float, str]], title: str) -> str:
-        """Return a chart; `labels` stand at its left, each with its height."""
+        """Return a chart; `labels` are at its left, each with its height."""
         bottom = HEIGHT - _BOTTOM
         lines = "".join(
             f'<line class="axis" x1="{_LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
@@ -101,18 +103,18 @@ class Axis:
         )
 
     def rows(self, number: int) -> list[float]:
-        """Return the heights of so many rows, one below the other."""
+        """Return the heights of `number` rows, one below the other."""
         step = (HEIGHT - _BOTTOM - 10) / max(number, 1)
         return [10 + step * (place + 0.5) for place in range(number)]
 
     def note(self, y: float, text: str) -> str:
-        """Return a text over the line at `y`, as it may be longer than the margin."""
+        """Return a text that starts above the line at `y`, as it may be wider than the margin."""
         return f'<text x="{_LEFT + 4}" y="{y - 6:.1f}">{escape(text)}</text>'
 
 
 def y_of(value: float, most: float) -> float:
     """Return the height of a value where `most` is at the top."""
-    # A chart without values has 0 as its greatest one.
+    # The maximum of a chart without values is 0.
     return 10 + (HEIGHT - _BOTTOM - 10) * (1 - value / (most or 1))
 
 

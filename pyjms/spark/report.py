@@ -1,4 +1,4 @@
-"""A report as one HTML page."""
+"""The report of ``pyjms pipeline report``: figures of each destination, and one HTML page."""
 
 from __future__ import annotations
 
@@ -19,30 +19,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# What passed through each destination, out of recorded histories and archives, as Spark counts it.
-#
-# | figure | from histories | from archives |
-# |---|---|---|
-# | throughput | calls that were done for sure, when they ended | JMSTimestamp of what is there |
-# | depth | of queues: what was sent or committed, less what was acknowledged, since the recording began | none |
-# | latency | from the call of the send until a client had the message for the first time | none |
-# | redelivery | deliveries with JMSRedelivered | messages with JMSRedelivered |
-# | dead letters | rejections, with their reason | what the broker, or the rules of a route, wrote on them |
+# The traffic of each destination, counted by Spark from recorded histories and archives. | figure | from histories |
+# from archives | |---|---|---| | throughput | calls that were done for sure, when they ended | JMSTimestamp of what is
+# there | | depth | of queues: what was sent or committed, less what was acknowledged, since the recording began | none
+# | | latency | from the call of the send until a client had the message for the first time | none | | redelivery |
+# deliveries with JMSRedelivered | messages with JMSRedelivered | | dead letters | rejections, with their reason | what
+# the broker, or the rules of a route, wrote on them |
 
 COUNTS = ("sent", "delivered", "redelivered", "acknowledged", "rejected", "expired", "archived", "archived_redelivered")
-"""What is counted of each destination and moment."""
+"""The counts of each destination and moment."""
 PERCENTILES = (50, 90, 99)
 _MOMENTS = 60
 _REASONS = 100
 _NS_PER_MS = 10**6
 _NS_PER_S = 10**9
 _NAME = "regexp_replace(dest, '^([a-z-]+)://', '$1:')"
-"""A destination as Spark's columns have it, ``queue:orders``; histories say ``queue://orders``."""
+"""Destinations in the notation of Spark's columns, ``queue:orders``; histories have ``queue://orders``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a report is made of; either may be missing."""
+    """The inputs of a report; either may be missing."""
 
     events: DataFrame | None
     messages: DataFrame | None
@@ -51,7 +48,7 @@ class Source:
 def read_sources(
     session: SparkSession, histories: Sequence[str | Path], archives: Sequence[str], *, form: str = "parquet"
 ) -> Source:
-    """Return recorded histories and archives, not yet read. Raises `HistoryError` for directories without a history."""
+    """Return recorded histories and archives, as lazy tables. Raises `HistoryError` for directories without a history."""
     events = read_history(session, histories).events if histories else None
     messages: DataFrame | None = None
     for directory in archives:
@@ -61,13 +58,14 @@ def read_sources(
 
 
 def figures_of(source: Source, told: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Return the figures as JSON has them. `told` hears of each step.
+    """Return the figures as JSON has them. `told` is called at each step.
 
-    `start_ns`, `width_ns`: when the first of equally long moments began, and how long each is. `timeline`: a row for each destination
-    and moment in which something happened. `destinations`: a row for each. `reasons`: why messages were set aside, the most
-    frequent first, at most 100; `reasons_left`: how many messages were set aside for others.
+    `start_ns`, `width_ns`: the start of the first of equally long moments, and their length. `timeline`: a row for each
+    destination and moment in which something happened. `destinations`: a row for each. `reasons`: why messages were
+    dead-lettered, the most frequent first, at most 100; `reasons_left`: how many messages were dead-lettered for other
+    reasons.
     """
-    # Kept in memory, as it is read twice: for the span of time, and for the counts of its moments.
+    # Kept in memory, as it is read twice: for the span of time, and for the counts of each moment.
     happened = _happened(source).where("at IS NOT NULL").persist()
     try:
         told("counting what happened when")
@@ -83,7 +81,7 @@ def figures_of(source: Source, told: Callable[[str], None] = lambda _: None) -> 
     told("counting why messages were set aside")
     reasons = _reason_counts(source)
     _add_depths(timeline)
-    # At least a second: a source with a single moment would have an endless rate.
+    # At least a second: a source with a single moment would have an infinite rate.
     seconds = max((row["most"] - row["least"]) / _NS_PER_S, 1.0)
     return {
         "start_ns": start_ns,
@@ -99,7 +97,7 @@ def figures_of(source: Source, told: Callable[[str], None] = lambda _: None) -> 
 
 
 def _happened(source: Source) -> DataFrame:
-    """Return a row for whatever is counted: destination, moment, and which counts it belongs to."""
+    """Return a row for each counted event: destination, moment, and the counts to which it adds."""
     found = None
     if source.events is not None:
         found = _events_that_count(source.events)
@@ -119,10 +117,10 @@ def _marked(**given: str) -> list[str]:
 
 
 def _events_that_count(events: DataFrame) -> DataFrame:
-    """Sends and acknowledgements count when they are done for sure: within a transaction, when its commit is."""
+    """Sends and acknowledgements count when they took effect for certain: in a transaction, at its commit."""
     commits = events.where("op = 'commit' AND ok = 'ok'").selectExpr("run AS c_run", "tx AS c_tx", "t1 AS c_t1")
     wanted = events.where("op IN ('send', 'ack', 'deliver', 'expire') AND dest IS NOT NULL")
-    # The name of a transaction is unique within its run only.
+    # A transaction's name is unique only within its run.
     both = wanted.join(commits, expr("run = c_run AND tx = c_tx"), "left")
     done = "ok = 'ok' AND (tx IS NULL OR c_t1 IS NOT NULL)"
     rejected = "get_json_object(note, '$.rejected') IS NOT NULL"
@@ -153,16 +151,16 @@ def _timeline(happened: DataFrame, start_ns: int, width_ns: int) -> list[dict[st
 
 
 def _add_depths(timeline: list[dict[str, Any]]) -> None:
-    """Add to each row how many messages its queue had at the end of the moment, or None for topics."""
+    """Add to each row the depth of its queue at the end of the moment, or None for topics."""
     depths: dict[str, int] = {}
     for row in timeline:
         name = row["destination"]
-        # A topic's message is acknowledged once for each subscription, so the difference says nothing.
+        # A topic's message is acknowledged once for each subscription, so the difference has no meaning.
         if "queue:" not in (name or ""):
             row["depth"] = None
             continue
         change = row["sent"] - row["acknowledged"] - row["rejected"] - row["expired"]
-        # A recording may begin with messages in the queue, which are acknowledged without a send.
+        # A recording may begin with messages in the queue, whose acknowledgements have no send.
         depths[name] = max(0, depths.get(name, 0) + change)
         row["depth"] = depths[name]
 
@@ -244,11 +242,11 @@ def _reason_counts(source: Source) -> list[dict[str, Any]]:
         rows = rows.unionByName(part)
     # Counted by Spark, as a dead-letter queue may have millions of messages with a few reasons.
     counted = rows.groupBy("destination", "kind", "reason").agg(*expressions("count(*) AS messages"))
-    # The names decide between equal counts, so that two reports of the same source are the same.
+    # The names order equal counts, so that two reports of the same source are the same.
     return list(counted.orderBy(expr("-messages"), "destination", "kind", "reason").toArrow().to_pylist())
 
 
-_CHARTS = 12  # charts of depth: more than that nobody looks at; the table has all
+_CHARTS = 12  # charts of depth: nobody looks at more; the table has all
 _SHADES = (("k-one", "50 %"), ("k-two", "90 %"), ("k-three", "99 %"))
 
 DESTINATION_HEADS = (
@@ -258,7 +256,7 @@ REASON_HEADS = ("Destination", "Kind", "Reason", "Messages")
 
 
 def destination_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what tables show of a destination, as `DESTINATION_HEADS` calls it."""
+    """Return the cells of a destination in tables, in the order of `DESTINATION_HEADS`."""
     latency = row["latency"] or {}
     return (
         str(row["destination"]),
@@ -275,7 +273,7 @@ def destination_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def reason_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what tables show of a reason, as `REASON_HEADS` calls it."""
+    """Return the cells of a reason in tables, in the order of `REASON_HEADS`."""
     return str(row["destination"] or ""), row["kind"], row["reason"] or "", f"{row['messages']:,}"
 
 
@@ -314,7 +312,7 @@ def _per_moment(figures: Mapping[str, Any], axis: Axis, *counts: str) -> list[in
 
 
 def _shown(figures: Mapping[str, Any]) -> Sequence[str]:
-    """Return which two counts the chart shows: of histories if there are any."""
+    """Return the two counts that the chart shows: of histories if there are any."""
     is_recorded = any(row["sent"] or row["delivered"] for row in figures["timeline"])
     return ("sent", "delivered") if is_recorded else ("archived", "archived_redelivered")
 
@@ -339,7 +337,7 @@ def _again(figures: Mapping[str, Any], axis: Axis) -> str:
 
 
 def _depths(figures: Mapping[str, Any], axis: Axis) -> list[tuple[str, str]]:
-    """Return a chart for each of the queues that were deepest."""
+    """Return a chart for each of the deepest queues."""
     deep = sorted(
         (row for row in figures["destinations"] if row["most_depth"]), key=lambda row: -int(row["most_depth"])
     )

@@ -1,4 +1,4 @@
-"""Rules applied to rows: what a routing job does on each worker, apart from Spark."""
+"""Rules applied to rows: the part of a routing job that each worker runs, apart from Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# The rules by which a routing job makes its batches, kept in the folder of its checkpoint.
-#
-# A batch that was written, and that Spark does not know to be done, comes again when the job is started again. By other rules it would come out as
-# other rows, which the sink refuses under that number (`pyjms.spark.writing`), again at each start. docs/decisions/0208 says how it is done.
+# The rules that a routing job applies to its batches, stored in the folder of its checkpoint. A batch that was written,
+# but not yet committed in Spark's log, is repeated when the job restarts. Other rules would make other rows of it,
+# which the sink refuses under that number (`pyjms.spark.writing`) at each start. docs/decisions/0208 has the solution.
 
 
 @dataclass(frozen=True, slots=True)
 class RulesText:
-    """Rules as they stand in a file."""
+    """The text of a rules file."""
 
     text: str
     name: str
@@ -39,18 +38,18 @@ class RulesText:
 
 
 class KeptRules:
-    """A folder of rules, each in a file that is named after the first batch that was made by them."""
+    """A folder of rules files, each named after the first batch to which it was applied."""
 
     def __init__(self, session: SparkSession, checkpoint: str) -> None:
-        """checkpoint: its folder, a path or a URL of any file system that Spark can write to."""
+        """checkpoint: the folder of the checkpoint, a path or a URL of any file system that Spark can write to."""
         spark: Any = session
         self._jvm = spark._jvm  # noqa: SLF001 -- PySpark has no other way to where Spark keeps files
         self._folder = self._jvm.org.apache.hadoop.fs.Path(f"{checkpoint.rstrip('/')}/rules")
         self._files = self._folder.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
 
     def of(self, epoch: int) -> RulesText | None:
-        """Return the rules of a batch that was begun before; None: they were not kept."""
-        # A file is named after the first batch made by its rules, and counts for those that follow.
+        """Return the rules of a batch that was begun before; None if they were not stored."""
+        # A file is named after the first batch with its rules, and applies to the following ones.
         first = max((int(name) for name in self._names() if name.isdecimal() and int(name) <= epoch), default=None)
         if first is None:
             return None
@@ -62,21 +61,23 @@ class KeptRules:
         return RulesText(found["text"], found["name"])
 
     def keep(self, epoch: int, rules: RulesText) -> None:
-        """Keep the rules of this batch and the next ones. What others were made by is of no use any more: only the last batch comes again."""
+        """Store the rules of this batch and the next ones, and delete former rules: only the last batch can be
+        repeated.
+        """
         place, unfinished = self._path(str(epoch)), self._path(f"_{epoch}")
-        # Written under another name first: after a crash in between, half a file would be taken for the rules.
+        # Written under another name first: after a crash, a truncated file would be taken for the rules.
         stream = self._files.create(unfinished, True)
         try:
             stream.write(bytearray(json.dumps({"text": rules.text, "name": rules.name}).encode()))
         finally:
             stream.close()
-        # of an attempt that wrote nothing: not everywhere does a new name replace what has it
+        # an earlier attempt may have left the file: not every file system replaces the target of a rename
         self._files.delete(place, False)
         if not self._files.rename(unfinished, place):
             raise OSError(
                 f"the rules of batch {epoch} cannot be kept as {place}: see who may write there, and start again"
             )
-        # After the rename: until the new rules are safe, the former ones are needed.
+        # After the rename: the former rules are needed until the new ones are safe.
         for name in self._names():
             if name != str(epoch):
                 self._files.delete(self._path(name), False)
@@ -99,19 +100,20 @@ class BatchRules:
         self._last: RulesText | None = None
 
     def of(self, epoch: int, now: RulesText, is_written: Callable[[], bool]) -> RulesText:
-        """Return the rules of a batch, once they are kept: those of `now`, or those that it was written by.
+        """Return the rules of a batch, once they are stored: `now`, or those with which it was written before.
 
-        is_written: asks whether the sink has written the batch; called for the first of a run, as only that one may be a repetition.
+        is_written: asks whether the sink has written the batch; called for the first batch of a run, as only that one
+        may be a repetition.
         """
-        # Spark repeats one batch at most, the first of a run; asking the sink
-        # for the others would cost a call for each.
+        # Spark repeats at most one batch, the first of a run; asking the sink about the others would cost a call for
+        # each.
         is_first, self._is_first = self._is_first, False
-        # A batch that was planned and not written follows the present rules: rules that a
-        # target refuses could never be mended otherwise.
+        # A batch that was planned and not written follows the present rules: otherwise rules that a target refuses
+        # could never be corrected.
         former = self._kept.of(epoch) if is_first and is_written() else None
         if former is not None:
             return former
-        # The rules are kept before their first batch is written, and not again while they stay the same.
+        # The rules are stored before their first batch is written, and not again while they stay the same.
         if now != self._last:
             self._kept.keep(epoch, now)
             self._last = now
@@ -119,13 +121,14 @@ class BatchRules:
 
 
 REASON = "pyjms_undeliverable_reason"
-"""The property that says why nobody got a message."""
+"""The property that says why a message matched no rule."""
 
 
 def decider_of(given: RulesText) -> Callable[[Envelope, Address], list[Envelope]]:
-    """Return the function from a message, and where those go that nobody wants, to what the rules make of it.
+    """Return a function from a message and the destination of unmatched messages to the messages that the rules make of
+    it.
 
-    Raises `RulesError`, for rules of other brokers too: a job writes to one.
+    Raises `RulesError`, also for rules that name other brokers: a job writes to one.
     """
     rules = read_rules(*parse_document(given.text, given.name))
     for target, spec in rules.targets.items():
@@ -143,11 +146,10 @@ def decider_of(given: RulesText) -> Callable[[Envelope, Address], list[Envelope]
             try:
                 changed = envelope if choice.rule is None else transformed(choice.rule, envelope)
             except TransformerError as error:
-                # What the other rules made of the message is dropped, too: a
-                # message goes to all of its targets or to none.
+                # The results of the other rules are dropped, too: a message goes to all of its targets or to none.
                 return [_aside(envelope, unwanted, str(error))]
             made.append(replace(changed, destination=rules.targets[choice.target].address))
-        # A tap is among the choices and does not count: its copy does not make a message wanted.
+        # A tap is among the choices and does not count: its copy does not make a message matched.
         if not compiled.is_wanted(choices):
             made.append(_aside(envelope, unwanted, "no rule wants it"))
         return made
@@ -164,9 +166,9 @@ def routing_function(
 ) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
     """Return what ``mapPartitions`` takes: from rows to tuples with the columns of `COLUMNS`, moments in microseconds.
 
-    A row that is no message goes where those go that nobody wants, and so does a message of which a transformer makes none: it would stop the
-    job for ever.
-    count: hears how many tuples were made of each row. Not ``mapInArrow``, which wants pandas (PySpark 4.3).
+    A row that cannot become a message goes to the destination of unmatched messages, and so does a message for which a
+    transformer fails: it would stop the job for ever. count: called with the number of tuples made of each row. Not
+    ``mapInArrow``, which wants pandas (PySpark 4.3).
     """
 
     def function(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
@@ -195,8 +197,8 @@ def _made_of(
     made = decide(envelope, place)
     try:
         return [_tuple(values, each) for each in made]
-    # A transformer is the user's code, and one bad message must not stop the job at each start.
-    except Exception as error:  # what a transformer has made: it may be anything
+    # A transformer is user code, and one bad message must not stop the job at each start.
+    except Exception as error:  # a transformer may return anything
         reason = f"what the rules make of it is no message: {reason_of(error)}"
         return [_tuple(values, _aside(envelope, place, reason))]
 
@@ -206,8 +208,8 @@ def _tuple(values: Mapping[str, Any], made: Envelope) -> tuple[Any, ...]:
 
 
 def _stand_in(values: Mapping[str, Any], place: Address, reason: str) -> Envelope:
-    """Return a message that has in its text, as JSON, all columns of a row that is none."""
-    # `default` is only called for what JSON lacks; here that is bytes.
+    """Return a message whose text has, as JSON, all columns of a row that cannot become a message."""
+    # `default` is only called for types that JSON lacks; here these are bytes.
     told = json.dumps(values, default=lambda value: b64encode(value).decode(), ensure_ascii=False)
     kept = {name: values.get(name) for name in ("message_id", "timestamp")}
     return envelope_of({**kept, "text": told, "properties": {REASON: f"no message: {reason}"}}, place)

@@ -1,8 +1,9 @@
-"""Messages as rows and rows as messages, without loss in either direction. No Spark and no Arrow in here.
+"""Messages as rows, without loss. Uses neither Spark nor Arrow.
 
-A value of a row is what Arrow has for it: moments are microseconds since 1970 UTC. What no column can hold (a correlation id of bytes,
-half of a surrogate pair, a moment after the year 9999) stands among the properties, under the JMS name of the header field and with
-the letter of its type. A property of such a name, which plain clients may send, or of one that is no Unicode, has an alias there.
+A row has Arrow's values: moments are microseconds since 1970 UTC. A value that no column can hold (a correlation id of
+bytes, half of a surrogate pair, a moment after the year 9999) is stored among the properties, under the JMS name of the
+header field and with the letter of its type. A property with such a name, which STOMP clients may send, or whose name
+is not valid Unicode, gets an alias.
 """
 
 from __future__ import annotations
@@ -46,22 +47,22 @@ COLUMNS: Mapping[str, str] = {
 SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 DEDUP_ID = "dedup_id"
-"""A column that the sink takes, too: by it a broker that knows duplicates drops them."""
+"""A column that only the sink has: a broker that detects duplicates drops them by its value."""
 
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 SINK_COLUMNS: Mapping[str, frozenset[str]] = {
     **{name: _WHOLE if kind in _WHOLE else frozenset({kind}) for name, kind in COLUMNS.items()},
     DEDUP_ID: frozenset({"string"}),
 }
-"""What the sink takes, and the types of each."""
+"""The columns that the sink accepts, and the types of each."""
 
 
 ALIAS_PREFIX = "JMS_pyjms_x_"
-"""Begins the alias of a property, as it does on the wire (docs/reference/stomp.md): the name follows, percent-encoded."""
+"""Prefix of a property's alias, as on the wire (docs/reference/stomp.md): the name follows, percent-encoded."""
 HEADERS = frozenset(
     {"JMSCorrelationID", "JMSMessageID", "JMSType", "JMSDestination", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"}
 )
-"""The header fields that stand among the properties where no column can hold them."""
+"""The header fields that are stored among the properties if no column can hold them."""
 
 TIME_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, after which Python has no `datetime`."""
@@ -85,7 +86,7 @@ _PLAIN = str
 
 
 def row_of(message: ReservedMessage, *, with_body: bool = True) -> dict[str, Any]:
-    """Return all columns of one message by name."""
+    """Return the columns of one message by name."""
     return {name: values[0] for name, values in column_values([message], COLUMNS, with_bodies=with_body).items()}
 
 
@@ -120,7 +121,7 @@ def _shown(text: str | None) -> str | None:
 
 
 def _are_shown(texts: Sequence[str | None]) -> bool:
-    """Say whether a column can hold each of the texts: asked of all at once, as nearly always it can."""
+    """Say whether a column can hold every text: one check of all, as nearly always it can."""
     # One join and one check for the whole column are cheaper than a check of each text.
     return is_unicode("".join([text for text in texts if text is not None]))
 
@@ -141,7 +142,8 @@ def _addresses(found: Sequence[Address | None]) -> list[str | None]:
 
 
 def _micros(moment_ms: int) -> int | None:
-    # 0 means that there is no timestamp or no expiry (JMS 1.1 §3.4.4, §3.4.9); what is outside goes to the properties.
+    # 0 means that there is no timestamp or no expiry (JMS 1.1 §3.4.4, §3.4.9); a value out of range goes to the
+    # properties.
     return moment_ms * 1000 if 0 < moment_ms <= TIME_MAX_MS else None
 
 
@@ -151,14 +153,14 @@ def _micros(moment_ms: int) -> int | None:
 def spelled_properties(
     envelopes: Sequence[Envelope],
 ) -> tuple[list[dict[str, str | None]], list[dict[str, str]]]:
-    """Return texts and letters of all properties, and of the header fields that no column can hold."""
+    """Return texts and type letters of all properties, and of the header fields that no column can hold."""
     values: list[dict[str, str | None]] = []
     letters: list[dict[str, str]] = []
     for envelope in envelopes:
         texts: dict[str, str | None] = {}
         types: dict[str, str] = {}
         for told, value in envelope.properties.items():
-            # `surrogatepass` keeps half of a surrogate pair, which UTF-8 has no bytes for otherwise.
+            # `surrogatepass` keeps half of a surrogate pair, which UTF-8 cannot encode otherwise.
             name = (ALIAS_PREFIX + quote(told, safe="", errors="surrogatepass")) if needs_alias(told) else told
             kind = value.__class__
             # The common case first: ASCII strings need neither a letter nor a check for surrogates.
@@ -175,18 +177,18 @@ def spelled_properties(
 
 
 def needs_alias(name: str) -> bool:
-    """Say whether the property `name` would be taken for something else, or cannot be written at all."""
+    """Say whether the property `name` would be taken for a header field or an alias, or cannot be written at all."""
     return name in HEADERS or name.startswith(ALIAS_PREFIX) or not (name.isascii() or is_unicode(name))
 
 
 def _spell(name: str, value: Stored) -> tuple[str | None, str]:
-    """Return the text and the letter of a value, of the types that no JMS client sets, but the wire carries, too."""
+    """Return the text and the letter of a value whose type no JMS client sets, but the wire allows."""
     if value is None:
         return None, "N"
     kind = type(value)
     if kind is Char:
         character = str(value)
-        # A Java char may be half of a surrogate pair, which no STRING column holds: its number does.
+        # A Java char may be half of a surrogate pair, which no STRING column holds, so its number is written.
         return (character, "C") if is_unicode(character) else (str(ord(character)), "K")
     write = _TEXTS.get(kind)
     if write is None:
@@ -212,7 +214,7 @@ def _add_unfit(envelope: Envelope, texts: dict[str, str | None], types: dict[str
         if address is not None and not address.name.isascii() and not is_unicode(address.name):
             texts[name], types[name] = base64_of_text(address_text(address)), "U"
     for name, moment_ms in (("JMSTimestamp", envelope.timestamp_ms), ("JMSExpiration", envelope.expiration_ms)):
-        # 0 is within: a column that is NULL says the same.
+        # 0 is in range: a column that is NULL means the same.
         if not 0 <= moment_ms <= TIME_MAX_MS:
             texts[name], types[name] = str(moment_ms), "J"
 
@@ -243,11 +245,11 @@ def _body(envelope: Envelope) -> str | None:
 
 
 def _body_columns(envelopes: Sequence[Envelope]) -> dict[str, list[Any]]:
-    """Return the columns `text`, `bytes` and `body`. Most batches have texts alone, which a column can hold."""
+    """Return the columns `text`, `bytes` and `body`. Most batches have only texts, which a column can hold."""
     kind = BodyKind.TEXT
     if all(envelope.body_kind is kind for envelope in envelopes):
         texts: list[Any] = [envelope.body for envelope in envelopes]
-        # Bodies are joined once to be checked; a text with half of a surrogate pair sends the batch the longer way.
+        # Bodies are joined once to be checked; a text with half of a surrogate pair sends the batch to the slow path.
         if _are_shown(texts):
             return {"text": texts, "bytes": [None] * len(texts), "body": [None] * len(texts)}
     return {name: list(map(write, envelopes)) for name, write in _BODIES.items()}
@@ -277,25 +279,26 @@ _OF_ENVELOPES: Mapping[str, Callable[[Sequence[Envelope]], list[Any]]] = {
 }
 
 
-# Properties of many messages by the column: what `pyjms.spark.schema` says of each message, at a fifth of the price.
-#
-# Messages of one kind have properties of the same names and types, so that a run of them is turned into text property by property.
-# Whatever is out of the ordinary (text that is no Unicode, a header field that no column can hold) is spelled message by message.
+# Properties of many messages at once, column by column: the result of `pyjms.spark.schema` at a fifth of the cost.
+# Messages of one kind have properties of the same names and types, so that a run of them is turned into text property
+# by property. Unusual values (invalid Unicode, a header field that no column can hold) are encoded message by message.
 
 
 class Run(NamedTuple):
-    """Maps of text to text, one after the other, that have the same keys."""
+    """Consecutive maps of text to text that have the same keys."""
 
     names: tuple[str, ...]
     maps: int
     items: Sequence[str | None]
-    """Those of all maps, map by map; or, if there are as many as `names`, those of each."""
+    """The values of all maps, map by map; or, if there are as many as `names`, one value for each name, which all maps
+    share.
+    """
 
 
 def property_columns(messages: Sequence[ReservedMessage]) -> tuple[list[Run], list[Run]]:
     """Return the columns `properties` and `property_types`. Raises `RowError`."""
     envelopes = [message.envelope for message in messages]
-    # A single header field that no column can hold becomes a property of its message, so maps differ in their keys.
+    # A single header field that no column can hold becomes a property of its message, so the keys of the maps differ.
     if not _all_headers_fit(envelopes):
         return _one_by_one(envelopes)
     texts: list[Run] = []
@@ -314,7 +317,9 @@ def property_columns(messages: Sequence[ReservedMessage]) -> tuple[list[Run], li
 
 
 def _add_run(names: tuple[str, ...], run: Sequence[Envelope], texts: list[Run], letters: list[Run]) -> bool:
-    """Add the texts and letters of messages whose properties have these names; False: not all have the same types, or a value is unusual."""
+    """Add the texts and letters of messages whose properties have these names; return False if the types differ, or a
+    value is unusual.
+    """
     if any(map(needs_alias, names)):
         return False
     width = len(names)
@@ -332,7 +337,7 @@ def _add_run(names: tuple[str, ...], run: Sequence[Envelope], texts: list[Run], 
         spelled = None if write is None else write(column)
         if spelled is None:
             return False
-        # Filled by the column with a stride: Arrow wants the items of a map column message by message.
+        # Filled column by column, with a stride: Arrow wants the items of a map column message by message.
         items[place::width] = spelled
         if kind is not str:
             typed.append(name)
@@ -362,7 +367,7 @@ def _kinds_of(envelope: Envelope) -> tuple[type, ...]:
 
 def _strings(column: Sequence[str]) -> Sequence[str] | None:
     joined = "".join(column)
-    # None sends the run the longer way, which spells such texts in Base64.
+    # None sends the run to the slow path, which encodes such texts in Base64.
     return column if is_unicode(joined) else None
 
 
@@ -375,7 +380,7 @@ def _integers(column: Sequence[int]) -> Sequence[str]:
 
 
 def _doubles(column: Sequence[float]) -> Sequence[str]:
-    # The typed JSON has names of its own for infinities and NaN; `repr` writes the shortest text of all other doubles.
+    # The typed JSON has its own names for infinities and NaN; `repr` writes the shortest text of all other doubles.
     return list(map(float.__repr__ if all(map(isfinite, column)) else double_text, column))
 
 
@@ -396,11 +401,11 @@ _WRITERS: dict[type, Callable[[Sequence[Any]], Sequence[str] | None]] = {
 
 
 def _all_headers_fit(envelopes: Sequence[Envelope]) -> bool:
-    """Say whether columns can hold the header fields of all messages, so that none stands among the properties."""
+    """Say whether columns can hold the header fields of all messages, so that none is stored among the properties."""
     correlations = [envelope.correlation_id for envelope in envelopes]
     if bytes in set(map(type, correlations)):
         return False
-    # All texts of a page are checked in one join; which one was wrong is found by the longer way.
+    # All texts of a page are checked in one join; the slow path finds the one that does not fit.
     texts: list[Any] = [*correlations, *[envelope.message_id for envelope in envelopes]]
     texts += [envelope.jms_type for envelope in envelopes]
     texts += _names([envelope.destination for envelope in envelopes])

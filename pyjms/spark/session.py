@@ -1,4 +1,4 @@
-"""The Spark session of our commands."""
+"""The Spark session of the commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# What to say when PySpark or Java is not there.
+# The texts for a missing PySpark or Java.
 
 LEAST_JAVA = 17
 """The oldest Java that PySpark 4 runs on."""
@@ -33,7 +33,7 @@ class MissingJavaError(MissingProviderError):
 
 
 def spark_sql() -> ModuleType:
-    """Return `pyspark.sql`. Raises `MissingProviderError` that names what to install; asks for Java, too."""
+    """Return `pyspark.sql`, and check Java. Raises `MissingProviderError`, which names what to install."""
     try:
         import pyarrow as pa  # noqa: F401  Spark's workers import it; the one who waits for them should not learn it from them
         from pyspark import sql
@@ -46,7 +46,7 @@ def spark_sql() -> ModuleType:
 
 
 def check_java() -> None:
-    """Do nothing where a Java runtime is that Spark can use; raise `MissingJavaError` otherwise."""
+    """Raise `MissingJavaError` unless there is a Java runtime that Spark can use."""
     reason = _what_is_wrong(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
     if reason is not None:
         raise MissingJavaError(
@@ -70,7 +70,7 @@ def _what_is_wrong(home: str | None, path: str | None) -> str | None:
     if program is None:
         return f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
     try:
-        # The output is searched in both streams: `java -version` writes to stderr, `--version` to stdout.
+        # Both streams are searched: `java -version` writes to stderr, `--version` to stdout.
         told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=True)  # noqa: S603  what Spark will start, too
     except (OSError, subprocess.SubprocessError) as error:
         return f"{program} does not run ({error})"
@@ -81,8 +81,9 @@ def _what_is_wrong(home: str | None, path: str | None) -> str | None:
 
 
 LOCAL = "local[*,4]"
-"""The master of a session on this machine alone, with all of its processors. A task has four attempts, as on a cluster: in plain ``local[*]`` it has one,
-so that a worker that dies, or a broker that starts again while rows are written, ends the query."""
+"""The master of a session on this machine alone, with all of its processors. A task has four attempts, as on a cluster:
+plain ``local[*]`` gives it one, so that a worker that dies, or a broker that restarts while rows are written, would end
+the query."""
 
 _SPARKS_OWN = "local[*]"
 _NAMES_OF_PYTHON = ("PYSPARK_PYTHON", "PYJMS_SPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
@@ -91,20 +92,21 @@ _QUIET = Path(__file__).with_name("quiet.properties")
 _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 QUICK_PYTHON = Path(__file__).with_name("python.sh")
-"""What workers on this machine are started by; it says why."""
+"""The script that starts workers on this machine; it says why it exists."""
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.codegen.cache.maxEntries": "1000",  # an audit has a hundred, as many as Spark keeps; a second one had to compile all again
-    "spark.sql.session.timeZone": "UTC",  # JMS times are; a table must not depend on where it was made
+    # an audit has a hundred, the number that Spark caches; a second one had to compile all of them again
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.sql.session.timeZone": "UTC",  # JMS times are UTC; a table must not depend on where it was made
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # A history names its files one by one, and a job that looks at more than 32 of them had a task for each.
+    # A history lists its files one by one, and Spark started a task for each of more than 32.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
@@ -112,27 +114,27 @@ _LOCAL_SETTINGS = {
 def make_session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, log_level: str = "ERROR"
 ) -> SparkSession:
-    """Return a session named `name`, or the one that runs already.
+    """Return a session named `name`, or the session that is already running.
 
-    master: where to run: ``local[2,4]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit, ``spark-defaults.conf``); where it
-    says nothing, or Spark's own ``local[*]``, `LOCAL`. On one machine Spark listens on the loopback interface alone, and data are cut into as many
-    parts as there are processors.
-    settings: Spark's own, which come before ours. log_level: of Spark's log; with OFF it says nothing from its start on.
-    Raises `MissingProviderError` without PySpark, `MissingJavaError` without Java.
+    master: where to run: ``local[2,4]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit,
+    ``spark-defaults.conf``); if it has none, or Spark's own ``local[*]``: `LOCAL`. On one machine Spark listens on the
+    loopback interface alone, and data are cut into as many parts as there are processors. settings: Spark's own, which
+    override ours. log_level: of Spark's log; with OFF it is silent from the start. Raises `MissingProviderError`
+    without PySpark, `MissingJavaError` without Java.
     """
     builder = spark_sql().SparkSession.builder.appName(name)
     if log_level == "OFF":
-        # Before anything starts a JVM, which reads the variable once, when it begins.
+        # Before anything starts a JVM, which reads the variable once, at its start.
         _have_jvm_quiet(os.environ)
-    # Only the JVM reads `spark-defaults.conf` and what spark-submit was given.
+    # Only the JVM reads `spark-defaults.conf` and the options of spark-submit.
     where = _master_of_environment({**_SETTINGS, **(settings or {})}) if master is None else master
     chosen = dict(_SETTINGS)
     if where.startswith("local"):
         chosen |= _LOCAL_SETTINGS
         _name_the_python(os.environ)
-        # Spark's default of 200 partitions is for clusters: on one machine each of them is a small task.
+        # Spark's default of 200 partitions is for clusters: on one machine each would be a small task.
         chosen["spark.sql.shuffle.partitions"] = str(_processors(where))
-    # The user's settings come last, so that they replace ours.
+    # The user's settings come last, so that they override ours.
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.master(where).getOrCreate()
@@ -141,17 +143,20 @@ def make_session(
 
 
 def _master_of_environment(settings: Mapping[str, str]) -> str:
-    """Return where Spark would run by itself, which its JVM knows: start it, as `settings` of its memory and the like ask."""
+    """Return the master of Spark's own configuration, which its JVM knows: starts the JVM, with the memory and the like
+    from `settings`.
+    """
     from pyspark import SparkConf, SparkContext
 
     named = {name: os.environ.get(name) for name in _NAMES_OF_PYTHON}
-    _name_the_python(os.environ)  # a JVM starts the processes that plan streams by what is named when it starts
+    # a JVM uses the Python that is named when the JVM starts for the processes that plan streams
+    _name_the_python(os.environ)
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))  # noqa: SLF001 -- nothing else asks a JVM without a session
     found = SparkConf().get("spark.master")
     # PySpark sets `local[*]` where nothing is configured, and a user who writes it means the same.
     if found is None or found == _SPARKS_OWN:
         return LOCAL
-    if not found.startswith("local"):  # workers elsewhere have no Python at our path
+    if not found.startswith("local"):  # workers on other machines have no Python at our path
         for name, value in named.items():
             os.environ.pop(name, None)
             if value is not None:
@@ -160,7 +165,9 @@ def _master_of_environment(settings: Mapping[str, str]) -> str:
 
 
 def _name_the_python(environment: MutableMapping[str, str]) -> None:
-    """Have workers run this Python, else they run the first python3 on the PATH; and start quickly, where PySpark lies beside us."""
+    """Make workers run this Python, and not the first python3 on the PATH; and make them start quickly, if PySpark is
+    in our site-packages.
+    """
     # The user's own choice of a Python stays.
     if "PYSPARK_PYTHON" in environment:
         return
@@ -175,7 +182,7 @@ def _name_the_python(environment: MutableMapping[str, str]) -> None:
 
 
 def _have_jvm_quiet(environment: MutableMapping[str, str]) -> None:
-    """Have a JVM that is started log nothing, which it would do before its session can be told."""
+    """Make a JVM that is started log nothing: its session can only be told afterwards."""
     before = environment.get(_JAVA_OPTIONS, "")
     # A user who configured the log of Spark keeps that configuration.
     if "-Dlog4j" not in before:
@@ -183,6 +190,6 @@ def _have_jvm_quiet(environment: MutableMapping[str, str]) -> None:
 
 
 def _processors(master: str) -> int:
-    """Return how many tasks ``local[N]``, ``local[N,F]`` or ``local[*,F]`` runs at once."""
+    """Return the number of tasks that ``local[N]``, ``local[N,F]`` or ``local[*,F]`` runs at once."""
     inside = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(inside) if inside.isdigit() else 1 if not inside else os.cpu_count() or 1

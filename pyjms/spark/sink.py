@@ -1,6 +1,6 @@
-"""The sink, streaming and batch, as Spark calls it: `pyjms.spark.writing` has what it does.
+"""The sink, streaming and batch, in Spark's interfaces: `pyjms.spark.writing` does the work.
 
-Nothing but the messages that `write` returns gets from a task to `commit`, which runs in another process on a writer that was made anew.
+Only the messages that `write` returns get from a task to `commit`, which runs in another process on a new writer.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _RUN_ID = "spark.jobGroup.id"
-"""Spark runs the jobs of a query in a group that is named by the id of its run."""
+"""Spark runs a query's jobs in a group named by the id of the run."""
 _BATCH_ID = "streaming.sql.batchId"
 _SINK_MAX = 200
 
 
 class JmsCommitMessage(WriterCommitMessage):
-    """What a task tells the one that commits."""
+    """The result of a task, for the writer that commits."""
 
     def __init__(self, written: Written) -> None:
         self.written = written
@@ -66,7 +66,7 @@ def batch_writer(options: Mapping[str, Any], schema: StructType, *, overwrite: b
 
 def _checked(options: Mapping[str, Any], schema: StructType) -> JmsOptions:
     parsed = parse_options(options)
-    # Checked before any task runs: each of them would fail four times until the user sees why.
+    # Checked before any task runs: each of them would fail four times before the user sees the reason.
     check_sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
     if parsed.destination is None and "destination" not in schema.names:
         raise OptionError(
@@ -76,13 +76,14 @@ def _checked(options: Mapping[str, Any], schema: StructType) -> JmsOptions:
 
 
 def _name_of(sink_id: str | None) -> str | None:
-    """Return the name that a task writes under; None: there is none."""
+    """Return the sink's name in a task; None if there is none."""
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     if sink_id is None or query is None:
         return sink_id or query
     name = name_in_query(sink_id, query)
-    # The provider's limit counts the query's id too, which the user does not see: the error names what is left.
+    # The provider's limit includes the query's id, which the user does not see: the error says how many characters
+    # remain.
     if len(name) > _SINK_MAX:
         raise OptionError(f"option sinkId of a query has {_SINK_MAX - len(query) - 1} characters at most")
     return name
@@ -101,8 +102,8 @@ def _write(
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     name = StageName(sink=sink, epoch=epoch, partition=partition, attempt=attempt_of(run))
-    # Digests cost a `repr` for each row; a table with a name of its own is never
-    # written again, so there is nothing to compare.
+    # Digests cost a `repr` for each row; a table with a generated name is never written again, so there is nothing to
+    # compare.
     seen = RowSum() if may_come_again and options.repeated is Repeated.COMPARE else None
     written = write_partition(name, lambda connection: _envelopes(options, connection, batches, seen), options)
     return JmsCommitMessage(written if seen is None else replace(written, content=seen.content))
@@ -113,7 +114,7 @@ def _envelopes(
 ) -> Iterator[Envelope]:
     from pyjms.spark.arrow import column_lists
 
-    # Made in the task: the message ids begin with the connection's id, so that two workers never make the same one.
+    # Created in the task: message ids begin with the connection's id, so that two workers never make the same one.
     maker = EnvelopeMaker(
         destination=options.destination,
         next_id=MessageIds(connection).next,
@@ -144,7 +145,7 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, sink, epoch, iterator, run)
 
     def _place(self) -> tuple[str, int]:
-        """Return sink and epoch. Spark does not promise to tell them, so that what is missing is an error, never a guess."""
+        """Return sink and epoch. Spark does not promise to supply them, so a missing one is an error, never guessed."""
         context = TaskContext.get()
         sink = _name_of(self._options.sink_id)
         epoch = None if context is None else context.getLocalProperty(_BATCH_ID)
@@ -162,8 +163,8 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         written = _written(messages)
         if written:
-            # The sink's name comes from the tasks, as `commit` runs on a writer
-            # without task context and does not know the query.
+            # The sink's name comes from the tasks, as `commit` runs on a writer without a task context and does not
+            # know the query.
             finish(written[0].name.sink, batchId, written, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -171,12 +172,12 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
 
 
 class JmsBatchWriter(DataSourceArrowWriter):
-    """Writes one table: all of it becomes visible together, or nothing. Spark uses one and the same writer all along."""
+    """Writes one table: all of it becomes visible together, or nothing. Spark uses one writer for the whole table."""
 
     def __init__(self, options: JmsOptions) -> None:
         self._options = options
-        # Made here and pickled to all tasks: units of this writer then have one
-        # run, and another writer's units are told apart.
+        # Generated here and pickled to all tasks: so units of this writer have the same run, and another writer's units
+        # differ.
         self._run = uuid.uuid4().hex
         # The prefix keeps names of jobs and of sinks apart, which share one name space at the broker.
         self._job = f"job:{options.job_id or self._run}"
@@ -190,7 +191,7 @@ class JmsBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = _written(messages)
-        if written:  # only tasks know the query that they write for
+        if written:  # only tasks know the query for which they write
             finish(written[0].name.sink, self._epoch, written, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -1,7 +1,7 @@
-"""The streaming and the batch source, as Spark calls them: `pyjms.spark.planning` has what they do.
+"""The streaming and the batch source, in Spark's interfaces: `pyjms.spark.planning` does the work.
 
-Spark makes a reader in the planner's process, which calls all but `read`, and in others only to pickle it for `read`. So a reader
-opens nothing by itself.
+Spark creates a reader in the planner's process, which calls all methods but `read`, and in other processes only to
+pickle it for `read`. So a reader's constructor opens nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class PiecePartition(InputPartition):
-    """What Spark hands to a task: one piece of a batch."""
+    """The object that Spark passes to a task: one piece of a batch."""
 
     def __init__(self, piece: Piece) -> None:
         super().__init__(None)
@@ -76,8 +76,8 @@ def stream_reader(options: Mapping[str, Any], schema: StructType) -> JmsStreamRe
     if parsed.mode in (Mode.BROWSE, Mode.RESERVE):
         raise OptionError(f"mode={parsed.mode.value} is for spark.read; a stream has replay, spool or at-least-once")
     source_address(parsed)
-    # A planner is made and dropped, as its constructor checks the options of its mode:
-    # the user hears of an error before the query starts.
+    # A planner is created and dropped, as its constructor checks the options of its mode: the user gets an error before
+    # the query starts.
     planner_of(parsed)
     return JmsStreamReader(parsed, schema)
 
@@ -96,7 +96,7 @@ def planner_of(options: JmsOptions) -> Planner:
 
 
 class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream. One process calls everything but `read`, one call at a time."""
+    """Reads a stream. One process calls all methods but `read`, one call at a time."""
 
     def __init__(self, options: JmsOptions, schema: StructType) -> None:
         self._options = options
@@ -127,8 +127,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.latest(Offset.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        # Spark may ask on a reader that has planned nothing; a report must not
-        # open a connection or take over the group.
+        # Spark may call this on a reader that has planned nothing; a report must not open a connection or take over the
+        # group.
         found = None if self._made is None else self._made.reported()
         return None if found is None else found.to_json()
 
@@ -144,14 +144,14 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.commit(Offset.from_json(end))
 
     def stop(self) -> None:
-        # Spark also stops readers that never planned anything: making a
-        # planner only to close it would open connections.
+        # Spark also stops readers that never planned anything: creating a planner only to close it would open
+        # connections.
         if self._made is not None:
             self._made.close()
 
     def _limits(self, limit: ReadLimit) -> Limits:
         options = self._options
-        # Spark wants everything in one batch, as for its trigger `once`: the limits of the options do not apply.
+        # Spark wants all messages in one batch, as for its trigger `once`: the limits of the options do not apply.
         if isinstance(limit, ReadAllAvailable):
             return Limits(max_messages=None)
         if isinstance(limit, ReadMaxRows):
@@ -161,7 +161,8 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Limits(max_messages=options.messages_per_batch, max_bytes=options.max_bytes)
 
 
-# Filters of a table as a message selector (JMS 1.1 §3.8). Pure; what cannot be said is left out, as Spark filters again.
+# Filters of a table as a message selector (JMS 1.1 §3.8). Pure; a filter that a selector cannot express is left out, as
+# Spark filters again.
 
 _TEXTS: Mapping[str, str] = {
     "type": "JMSType",
@@ -171,13 +172,15 @@ _TEXTS: Mapping[str, str] = {
 }
 _NUMBERS: Mapping[str, str] = {"priority": "JMSPriority", "timestamp": "JMSTimestamp"}
 _MOST = 32_000
-"""Characters of all clauses: a selector has 65,536 at most, and what a user wrote with the option `selector` stands in it, too."""
+"""Maximum length of all clauses: a selector has at most 65,536 characters, and the user's option `selector` is part of
+it, too.
+"""
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One filter: a column, what is asked of it, and the value."""
+    """One filter: a column, an operator, and the value."""
 
     operator: str
     """``=``, ``<``, ``<=``, ``>``, ``>=``, ``IN``, ``STARTS``, ``IS NOT NULL``; anything else is not understood."""
@@ -186,12 +189,14 @@ class Condition:
 
 
 def selector_of(conditions: Iterable[Condition]) -> str | None:
-    """Return a selector that chooses at least what all `conditions` choose; None: it would choose everything."""
+    """Return a selector that selects at least the messages that all `conditions` select; None if that would be all
+    messages.
+    """
     clauses: list[str] = []
     room = _MOST
     for each in conditions:
         clause = _clause(each)
-        # A clause that is left out only makes the selector choose more: Spark filters the rows again.
+        # Leaving out a clause only makes the selector match more: Spark filters the rows again.
         if clause is not None and len(clause) <= room:
             clauses.append(clause)
             room -= len(clause)
@@ -209,9 +214,9 @@ def _clause(condition: Condition) -> str | None:
 def _text_clause(name: str, condition: Condition) -> str | None:
     value = condition.value
     if condition.operator == "IS NOT NULL":
-        # the reverse does not hold: a column is NULL, too, where it cannot hold the header
+        # the reverse does not hold: a column is also NULL where it cannot hold the header
         return f"{name} IS NOT NULL"
-    if condition.operator == "=" and isinstance(value, str):  # selectors know no order of texts
+    if condition.operator == "=" and isinstance(value, str):  # selectors cannot order texts
         return f"{name} = {quote(value)}"
     if condition.operator == "IN" and _all(value, str):
         return f"{name} IN ({', '.join(map(quote, value))})"
@@ -223,7 +228,7 @@ def _text_clause(name: str, condition: Condition) -> str | None:
 
 
 def _number_clause(name: str, condition: Condition) -> str | None:
-    # IN takes strings alone (JMS 1.1 §3.8.1.1), so numbers become comparisons joined by OR.
+    # IN accepts only strings (JMS 1.1 §3.8.1.1), so numbers become comparisons joined by OR.
     if condition.operator == "IN" and _all(condition.value, int):
         return f"({' OR '.join(f'{name} = {value}' for value in condition.value)})"
     if condition.operator not in _COMPARISONS:
@@ -231,17 +236,17 @@ def _number_clause(name: str, condition: Condition) -> str | None:
     value = condition.value
     if isinstance(value, datetime):
         return _moment_clause(name, condition.operator, value)
-    # `bool` is a subclass of `int`, and True is no number of a selector: so the type is compared exactly.
+    # `bool` is a subclass of `int`, and True is no number in a selector: so the type is compared exactly.
     return f"{name} {condition.operator} {value}" if type(value) is int else None
 
 
 def _moment_clause(name: str, operator: str, value: datetime) -> str | None:
-    """Compare with a whole millisecond, so that nothing is left out that the column would have chosen."""
+    """Compare with a whole millisecond, so that no message is excluded that the column would have selected."""
     # Without a zone the moment is unknown; before 1970, `int` would round to the wrong side.
     if value.tzinfo is None or value.timestamp() < 0:
         return None
-    # The float may be a little off, and Spark's moments have microseconds:
-    # one millisecond more on each side covers both.
+    # The float may be slightly off, and Spark's moments have microseconds: one millisecond more on each side covers
+    # both.
     low = int(value.timestamp() * 1000)
     if operator in ("<", "<="):
         return f"{name} <= {low + 1}"
@@ -271,10 +276,10 @@ def batch_reader(options: Mapping[str, Any], schema: StructType) -> JmsBatchRead
     elif parsed.destination is not None and parsed.destination.kind is AddressKind.TOPIC:
         raise OptionError("mode=browse looks at a queue; a topic keeps no messages")
     source_address(parsed)
-    # The default mode of a table is not that of a stream, so it is written into the options that tasks get.
+    # A table's default mode differs from a stream's, so it is written into the options that tasks get.
     parsed = replace(parsed, mode=mode)
-    # A reserved job has one selector for its whole life: a pushed filter would differ from
-    # one action to the next, and the group would refuse it.
+    # A reserved job has one selector for its whole life: a pushed filter would differ between actions, and the group
+    # would refuse it.
     if parsed.pushdown and mode is Mode.BROWSE:
         return PushingReader(parsed, schema)
     return JmsBatchReader(parsed, schema)
@@ -282,7 +287,7 @@ def batch_reader(options: Mapping[str, Any], schema: StructType) -> JmsBatchRead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowsePiece:
-    """The messages of a queue, as they are when the task runs."""
+    """The messages of a queue at the time when the task runs."""
 
     selector: str | None
 
@@ -319,7 +324,7 @@ def _browsable(connection: ProviderConnection) -> ProviderConnection:
 
 
 class JmsBatchReader(DataSourceReader):
-    """Reads a table. Spark plans it anew for each action."""
+    """Reads a table. Spark plans it again for each action."""
 
     def __init__(self, options: JmsOptions, schema: StructType) -> None:
         self._options = options
@@ -345,9 +350,11 @@ class JmsBatchReader(DataSourceReader):
 
 
 def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
-    """Open the job's group, and reserve for it if it was not there before: a job that is planned again reads the same, if that was nothing, too.
+    """Open the job's group, and reserve messages if the job is new: a job that is planned again reads the same
+    messages, even if there were none.
 
-    Else messages that came between two looks would be held by the second, and acknowledged with an output that the first has made.
+    Otherwise the second planning would reserve messages that arrived in between, and they would be acknowledged with an
+    output that was made without them.
     """
     assert options.job_id is not None
     request = group_request(options, options.job_id)
@@ -358,16 +365,16 @@ def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
     def open_group(connection: ProviderConnection) -> OpenGroup:
         nonlocal attempts
         require(connection, Capability.REPLAY, "read with mode=browse, which changes nothing")
-        # Counted per call and not per success: `Link.call` repeats an open whose
-        # answer was lost, and each one raises the fence.
+        # Counted per call and not per success: `Link.call` repeats an open whose answer was lost, and each one raises
+        # the fence.
         attempts += 1
         return connection.reader_groups().open(request)
 
     opened = link.call(open_group)
     group = opened.group
-    # A fence above our own attempts means that the job was opened before, and
-    # reserved nothing then: it must read nothing again.
-    if group.high > group.low or opened.fence > attempts:  # an attempt that nobody answered may have opened it, too
+    # A fence above our own attempts means that the job was opened before, and reserved nothing then: it must read
+    # nothing again.
+    if group.high > group.low or opened.fence > attempts:  # an attempt whose answer was lost may have opened it, too
         return opened, group.high
     if options.max_messages is None:
         return opened, reserve_all(link, opened, options.max_bytes)
@@ -381,16 +388,16 @@ def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
 
 
 class PushingReader(JmsBatchReader):
-    """A reader that lets the broker choose: filters become a selector.
+    """A reader that lets the broker filter: filters become a selector.
 
     A class of its own, as Spark refuses every reader that has `pushFilters` where push-down is switched off, as it is by default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what a selector can say of `filters`. All go back to Spark, too: the two may think differently of NULL."""
+        """Build a selector from `filters`. All are returned to Spark, too: the two may treat NULL differently."""
         selector = selector_of([_condition(each) for each in filters])
         self._selector = " AND ".join(f"({each})" for each in (self._options.selector, selector) if each) or None
-        # All go back to Spark, which filters again: it may treat NULL differently from a selector.
+        # All are returned to Spark, which filters again: it may treat NULL differently from a selector.
         return filters
 
 
@@ -407,7 +414,7 @@ _OPERATORS: Mapping[type[Filter], str] = {
 
 
 def _condition(given: Filter) -> Condition:
-    """Return a filter without Spark's classes; one that is not known has an empty operator."""
+    """Return a filter without Spark's classes; an unknown one has an empty operator."""
     return Condition(
         operator=_OPERATORS.get(type(given), ""),
         # A nested column, joined by dots, has the name of no header, so it stays with Spark.

@@ -1,8 +1,8 @@
-"""The rules of a spool, apart from its files: frames of a segment, what is kept beside them, and who has been seen before.
+"""A spool on disk: the frames of a segment, the marks beside them, and the ids of spooled messages.
 
-A spool numbers the messages of a message system that cannot repeat them. They are written and synchronised first, and acknowledged
-then: a crash in between brings them again, and they are known by JMSMessageID. So it keeps the ids of those messages, and of those
-alone, whose acknowledgement is not known to have arrived: an exact and small set.
+A spool numbers the messages of a message system that cannot repeat them. They are written and synchronised first, and
+then acknowledged: after a crash in between they are redelivered, and recognised by JMSMessageID. So the spool stores
+the ids of exactly those messages whose acknowledgement is not known to have arrived: a small set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Some messages that were written together."""
+    """Messages that were written together."""
 
     first: int
     count: int
@@ -43,9 +43,9 @@ class Frame:
 
 
 def pack(frame: Frame) -> bytes:
-    """Return a frame as a segment has it."""
-    # The checksum covers numbers and length too: a frame whose head was damaged
-    # must not pass as messages of other numbers.
+    """Return a frame in the format of a segment."""
+    # The checksum covers numbers and length, too: a frame with a damaged head must not pass for messages of other
+    # numbers.
     rest = struct.pack(">QII", frame.first, frame.count, len(frame.data))
     return (
         _HEAD.pack(_MAGIC, zlib.crc32(frame.data, zlib.crc32(rest)), frame.first, frame.count, len(frame.data))
@@ -54,13 +54,15 @@ def pack(frame: Frame) -> bytes:
 
 
 def frames_of(segment: bytes) -> Iterator[tuple[Frame, int]]:
-    """Yield the frames of a segment, each with the place where it ends; what a crash left behind them is no frame."""
+    """Yield the frames of a segment, each with the offset of its end; the remains of a write that a crash interrupted
+    are ignored.
+    """
     place = 0
     while len(segment) - place >= _HEAD.size:
         magic, check, first, count, length = _HEAD.unpack_from(segment, place)
         data = segment[place + _HEAD.size : place + _HEAD.size + length]
         rest = struct.pack(">QII", first, count, length)
-        # The system may write the pages of a frame in any order, so a frame of full length may be damaged all the same.
+        # The system may write the pages of a frame in any order, so even a frame of full length may be damaged.
         if magic != _MAGIC or len(data) < length or zlib.crc32(data, zlib.crc32(rest)) != check:
             return
         place += _HEAD.size + length
@@ -69,30 +71,30 @@ def frames_of(segment: bytes) -> Iterator[tuple[Frame, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """What a spool keeps beside its segments."""
+    """The state that a spool stores beside its segments."""
 
     generation: str
     low: int = 0
-    """Messages up to here are done with; their segments may be gone."""
+    """Messages up to this number are done; their segments may have been deleted."""
     settled: int = 0
-    """Messages up to here were acknowledged, but for those that `unsettled` names."""
+    """Messages up to this number were acknowledged, except those that `unsettled` names."""
     unsettled: frozenset[str] = frozenset()
 
     def to_json(self) -> str:
-        """Return them as a file has them."""
+        """Return them in the form of a file."""
         told = {
             "v": VERSION,
             "generation": self.generation,
             "low": self.low,
             "settled": self.settled,
-            # JSON has no sets; sorted, equal marks make equal files.
+            # JSON has no sets; sorting makes equal marks equal files.
             "unsettled": sorted(self.unsettled),
         }
         return json.dumps(told)
 
     @classmethod
     def from_json(cls, text: str) -> Marks:
-        """Read what `to_json` wrote. Raises `SpoolError`."""
+        """Read the result of `to_json`. Raises `SpoolError`."""
         try:
             told = json.loads(text)
             if told["v"] != VERSION:
@@ -113,20 +115,20 @@ class Marks:
 
 @dataclass(slots=True)
 class Seen:
-    """The messages that are spooled and may come again. One thread."""
+    """The spooled messages that may be redelivered. For one thread."""
 
     ids: set[str] = field(default_factory=set)
 
     def is_repeated(self, message_id: str | None) -> bool:
-        """Say whether a message that comes is spooled already."""
+        """Say whether a received message is already spooled."""
         return message_id in self.ids
 
     def spooled(self, ids: Iterable[str | None]) -> None:
-        """Hear that messages are safe on the disk, and not acknowledged yet."""
+        """Add messages that are safe on the disk and not acknowledged yet."""
         self.ids.update(each for each in ids if each is not None)
 
     def settled(self, ids: Iterable[str | None]) -> None:
-        """Hear that their acknowledgement has arrived: they do not come again."""
+        """Remove messages whose acknowledgement has arrived: they are not redelivered."""
         self.ids.difference_update(each for each in ids if each is not None)
 
 
@@ -146,13 +148,13 @@ def batch_bytes(batch: pa.RecordBatch) -> bytes:
 
 
 def batches_of(data: bytes) -> list[pa.RecordBatch]:
-    """Return what `batch_bytes` was given."""
+    """Return the record batches that `batch_bytes` encoded."""
     with pa.ipc.open_stream(data) as reader:
         return list(reader)
 
 
 def batches_between(folder: Path, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Yield the messages from ``after + 1`` to `upto`. Raises `SpoolError` when they are not there."""
+    """Yield the messages from ``after + 1`` to `upto`. Raises `SpoolError` when the spool lacks some."""
     place = after
     for path in _segments(folder, after):
         if place >= upto:
@@ -174,7 +176,7 @@ def batches_between(folder: Path, after: int, upto: int) -> Iterator[pa.RecordBa
 
 
 def _segments(folder: Path, after: int = -1) -> list[Path]:
-    """Return the segments in order, from the one on that may hold ``after + 1``."""
+    """Return the segments in order, starting with the one that may hold ``after + 1``."""
     # Names are padded to twenty digits, so the order of texts is the order of numbers.
     found = sorted(folder.glob(f"*{_SUFFIX}"))
     # The last segment that starts at or before the number may hold it: names have the first number, and no length.
@@ -183,13 +185,13 @@ def _segments(folder: Path, after: int = -1) -> list[Path]:
 
 
 class SpoolFolder:
-    """The side that writes. One thread."""
+    """The writer's side of a spool. For one thread."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._segment: BinaryIO | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        # Before the marks are read: another planner could still change them, and both would give out the same numbers.
+        # Before the marks are read: another planner could still change them, and both would assign the same numbers.
         self._lock = _lock(folder, clock)
         marks = folder / _MARKS
         if marks.exists():
@@ -218,7 +220,7 @@ class SpoolFolder:
                 # the last frame before it is synchronised.
                 if number < len(paths) - 1:
                     raise SpoolError(f"{path} is damaged at byte {end}: restore it, or begin with an empty folder")
-                os.truncate(path, end)  # written by who died before it was safe, so nothing of it was acknowledged
+                os.truncate(path, end)  # the writer died before this was safe, so none of it was acknowledged
 
     def _suspect(self, frame: Frame) -> None:
         for batch in batches_of(frame.data):
@@ -243,8 +245,7 @@ class SpoolFolder:
     def _begin_segment(self, first: int) -> BinaryIO:
         self._end_segment()
         self._segment = (self._folder / f"{first:020d}{_SUFFIX}").open("ab")
-        # fsync(2): the data of a file may be safe, and its entry in the folder
-        # lost, until the folder is synchronised, too.
+        # fsync(2): a file's data may be safe and its directory entry lost, until the folder is synchronised, too.
         _sync_folder(self._folder)
         return self._segment
 
@@ -254,23 +255,23 @@ class SpoolFolder:
             self._segment = None
 
     def save(self, marks: Marks) -> None:
-        """Write the marks, whole or not at all."""
+        """Write the marks, atomically."""
         beside = self._folder / f"{_MARKS}.new"
         with beside.open("w", encoding="utf-8") as file:
             file.write(marks.to_json())
             file.flush()
             os.fsync(file.fileno())
-        # Synchronised before it is renamed: after a power cut, a renamed file could otherwise be empty.
+        # Synchronised before it is renamed: otherwise, after a power cut, a renamed file could be empty.
         beside.replace(self._folder / _MARKS)
         _sync_folder(self._folder)
-        # Set last: if a write fails, memory has what the disk has, and the same call may be made again.
+        # Set last: if a write fails, memory matches the disk, and the same call may be repeated.
         self.marks = marks
 
     def trim(self) -> None:
-        """Delete the segments whose messages are all done with, as the saved marks say."""
+        """Delete the segments whose messages are all done, according to the saved marks."""
         if self._segment is not None and self.marks.low >= self.high:
-            # If every message is done with, the open segment is closed, too, and
-            # can be deleted: an idle spool takes no room.
+            # If every message is done, the open segment is closed, too, and can be deleted: an idle spool takes no
+            # room.
             self._end_segment()
         paths = _segments(self._folder)
         for number, path in enumerate(paths):
@@ -281,7 +282,7 @@ class SpoolFolder:
                 path.unlink()
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock, so that another planner can write."""
         self._end_segment()
         self._lock.close()
 
@@ -295,14 +296,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _lock(folder: Path, clock: Clock) -> BinaryIO:
-    """Keep others from writing; one that was just killed may take a moment to go. Raises `SpoolError`."""
+    """Lock the folder; a process that was just killed may hold the lock a moment longer. Raises `SpoolError`."""
     import fcntl
 
     file = (folder / "lock").open("ab")
     until_ms = clock.monotonic_ms() + _LOCK_MS
     while True:
         try:
-            # `flock` and not a file that exists: the system releases it when a killed driver is gone.
+            # `flock` and not a file that exists: the system releases it when a killed driver ends.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             if clock.monotonic_ms() >= until_ms:
@@ -310,7 +311,7 @@ def _lock(folder: Path, clock: Clock) -> BinaryIO:
                 raise SpoolError(
                     f"{folder} is in use by another query: give each query a readerGroup of its own, and let one run at a time"
                 ) from None
-            # A planner that was just killed may take a moment to end, so a lock that is held is tried again.
+            # A planner that was just killed may take a moment to end, so the lock is tried again.
             clock.wait(Signal(), clock.monotonic_ms() + _LOCK_PAUSE_MS)
         else:
             return file

@@ -1,7 +1,7 @@
 """The planners of ``mode=spool`` and ``mode=at-least-once``.
 
-A spool gives exactly once from any message system, by a folder that driver and executors share. At-least-once keeps nothing on
-a disk: the messages stay unacknowledged at the driver until their batch is committed.
+A spool gives exactly-once delivery from any message system, by a folder that driver and executors share. At-least-once
+stores nothing on a disk: the messages stay unacknowledged at the driver until their batch is committed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SpoolPiece:
     span: Range
 
     def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
-        """Yield the range. Raises `SpoolError` when it is not there."""
+        """Yield the range. Raises `SpoolError` when the spool lacks it."""
         from pyjms.spark.spool import batches_between
 
         return as_rows(batches_between(Path(self.folder), self.span.after, self.span.upto), schema)
@@ -73,7 +73,7 @@ def full_batch(messages: Sequence[ReservedMessage], *, with_bodies: bool) -> pa.
 
 
 class SpoolPlanner(Planner):
-    """Receives, writes down, synchronises, and only then acknowledges."""
+    """Receives messages, writes and synchronises them, and only then acknowledges them."""
 
     def __init__(self, options: JmsOptions) -> None:
         if options.spool_dir is None:
@@ -87,7 +87,8 @@ class SpoolPlanner(Planner):
             )
         self._options = options
         self._name = options.reader_group
-        # A group's name may have slashes, or be a name of a folder above: its spool is one folder directly below `spoolDir`.
+        # A group's name may have slashes, or be the name of a parent folder: its spool is one folder directly below
+        # `spoolDir`.
         name = quote(options.reader_group, safe="")
         self._path = Path(options.spool_dir) / (name if name.strip(".") else name.replace(".", "%2E"))
         self._receiver = Receiver(options)
@@ -98,10 +99,10 @@ class SpoolPlanner(Planner):
         if self._opened is None:
             from pyjms.spark.spool import SpoolFolder
 
-            # Opened at first use: the folder takes a lock, and Spark makes
-            # planners that only check options or are pickled.
+            # Opened at first use: the folder takes a lock, and Spark also creates planners that only check options or
+            # are pickled.
             self._opened = SpoolFolder(self._path, SystemClock())
-            # A copy: the folder's set is what recovery found, and this one changes with every acknowledgement.
+            # A copy: the folder's set is the result of recovery, and this one changes with every acknowledgement.
             self._seen = Seen(set(self._opened.suspects))
         return self._opened
 
@@ -127,8 +128,8 @@ class SpoolPlanner(Planner):
             self._receive(limits)
         high = folder.high
         if limits.max_messages is not None:
-            # Messages spooled before a crash may be more than one batch may have; their
-            # bytes are not known here, only their numbers.
+            # More messages may have been spooled before a crash than one batch may have; only their numbers are known
+            # here, not their bytes.
             high = min(high, after + limits.max_messages)
         if high <= after:
             return start
@@ -145,8 +146,8 @@ class SpoolPlanner(Planner):
             raise old_checkpoint(start.seq, f"the spool {self._path}", folder.marks.low)
         self._lose(start)
         if self._is_ours(start):
-            # Numbers up to the checkpoint's place would come again: to have done with them, as Spark says when the next batch is planned, or
-            # after a crash before that, would take new messages away.
+            # The numbers up to the checkpoint's position would be given out again. Spark has them marked as done when
+            # it plans the next batch, or after a crash before that, and this would remove new messages.
             folder.save(replace(folder.marks, generation=uuid.uuid4().hex))
         return folder.marks.low
 
@@ -162,22 +163,22 @@ class SpoolPlanner(Planner):
     def _receive(self, limits: Limits) -> None:
         """Receive, spool and acknowledge."""
         deliveries = self._receiver.receive(limits, WAIT_MS)
-        # Messages that came again after a crash are in the spool already: they are only acknowledged.
+        # Messages that were redelivered after a crash are already in the spool: they are only acknowledged.
         fresh = [each for each in deliveries if not self._seen.is_repeated(each.envelope.message_id)]
         if self._options.duplicates is Duplicates.REFUSE and any(each.envelope.message_id is None for each in fresh):
             raise SpoolError(
                 "a message has no JMSMessageID, so that the spool would not know it if it came again after a crash: let its sender "
                 "set ids (setDisableMessageID(false)), or read with duplicates=allow"
             )
-        # Without this a batch of repeated messages alone would write an empty frame and synchronise the disk for it.
+        # Without this a batch of only repeated messages would write an empty frame and synchronise the disk for it.
         if fresh:
             self._write(fresh)
         ids = [each.envelope.message_id for each in deliveries]
-        # Between the write and the acknowledgement: if the acknowledgement is lost, the
-        # ids are remembered and the messages recognised.
+        # Between the write and the acknowledgement: if the acknowledgement is lost, the ids are stored and the messages
+        # recognised.
         self._seen.spooled(ids)
-        # Repeated deliveries are acknowledged with the others, or the broker
-        # would redeliver them after each reconnection.
+        # Repeated deliveries are acknowledged with the others; otherwise the broker would redeliver them after each
+        # reconnection.
         if deliveries and self._receiver.acknowledge(deliveries):
             self._seen.settled(ids)
 
@@ -190,13 +191,14 @@ class SpoolPlanner(Planner):
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
         wanted = self._there(start, end)
-        # The path is resolved here, since workers may run in another working directory.
+        # The path is resolved here, since workers may have another working directory.
         spans = cut(wanted, self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
         return [SpoolPiece(folder=str(self._path.resolve()), span=span) for span in spans]
 
     def _there(self, start: Offset, end: Offset) -> Range:
-        """Return a batch if the spool has it: a query that starts again comes here first, with one that the checkpoint has and no output knows
-        to be done. Raises `DataLossError`. Without a batch that is lost, `latest` goes on with all that the spool has.
+        """Return the part of a batch that the spool has. A restarted query begins here, with a batch that the
+        checkpoint has and that no output reports as done. Raises `DataLossError`. If the loss is allowed, `latest`
+        continues with all that the spool has.
         """
         wanted, folder = between(start, end), self._folder()
         if self._is_ours(end) and wanted and wanted.after < folder.marks.low:
@@ -215,12 +217,12 @@ class SpoolPlanner(Planner):
         marks = folder.marks
         if upto <= marks.low:
             return
-        # What is not known to be acknowledged is named in the marks, as the segment that names it may go.
+        # Ids whose acknowledgement is unknown are stored in the marks, as the segment that has them may be deleted.
         folder.save(
             Marks(generation=marks.generation, low=upto, settled=folder.high, unsettled=frozenset(self._seen.ids))
         )
-        # After the marks are safe: a crash before leaves a segment too many, the other
-        # order would lose ids that only the segment names.
+        # After the marks are safe: a crash before leaves one segment too many; the other order would lose ids that only
+        # the segment has.
         folder.trim()
 
     def close(self) -> None:
@@ -235,7 +237,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HeldPiece:
-    """The messages themselves."""
+    """A piece that contains its messages."""
 
     data: bytes
 
@@ -247,7 +249,7 @@ class HeldPiece:
 
 
 class HoldingPlanner(Planner):
-    """Holds the messages of the batches that are under way."""
+    """Holds the messages of unfinished batches in memory."""
 
     def __init__(self, options: JmsOptions) -> None:
         if options.reader_group is None:
@@ -255,10 +257,10 @@ class HoldingPlanner(Planner):
         self._options = options
         self._name = options.reader_group
         self._receiver = Receiver(options)
-        # A new generation for each driver: what an earlier one held went back to the broker when its connection ended.
+        # A new generation for each driver: messages that an earlier one held were released when its connection ended.
         self._generation = uuid.uuid4().hex
         self._held: deque[tuple[int, Delivery]] = deque()
-        """Each with the life of the receiver that it came in; their numbers begin with ``_base + 1``."""
+        """Each with the connection count of its receiver at that time; their numbers begin with ``_base + 1``."""
         self._base = 0
         self._is_placed = False
 
@@ -276,7 +278,7 @@ class HoldingPlanner(Planner):
         self._receiver.end_with_what_is_there()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
-        # A new driver numbers on from the checkpoint: numbers up to that place would make empty batches.
+        # A new driver continues the checkpoint's numbers: lower ones would make empty batches.
         if not self._is_placed:
             self._go_on_from(start.seq)
         if self._options.ack_on is AckOn.PROGRESS:
@@ -289,7 +291,7 @@ class HoldingPlanner(Planner):
         return start if high <= start.seq else self._offset(high)
 
     def _go_on_from(self, seq: int) -> None:
-        """Number on where an earlier driver was."""
+        """Continue the numbers of an earlier driver."""
         _log.warning(
             "mode=at-least-once: after a crash the rows of one batch come twice; mode=replay or mode=spool would not"
         )
@@ -298,7 +300,7 @@ class HoldingPlanner(Planner):
 
     def _receive(self, limits: Limits) -> None:
         deliveries = self._receiver.receive(limits, WAIT_MS)
-        # Each with the connection's count at its receipt: a later connection cannot acknowledge it.
+        # Each with the connection count at its receipt: a later connection cannot acknowledge it.
         self._held.extend((self._receiver.life, each) for each in deliveries)
 
     def reported(self) -> Offset | None:
@@ -328,11 +330,11 @@ class HoldingPlanner(Planner):
             self._done(end.seq)
 
     def _done(self, upto: int) -> None:
-        # The bounds are needed: Spark's `commit` may come again, with a number that is below the base.
+        # The bounds are needed: Spark may repeat `commit`, with a number below the base.
         taken = [self._held.popleft() for _ in range(max(0, min(upto - self._base, len(self._held))))]
-        # Moved before the acknowledgement, which may fail: numbers and held messages stay in step in any case.
+        # Moved before the acknowledgement, which may fail: numbers and held messages match in any case.
         self._base += len(taken)
-        # The broker delivers the others again: they cannot be settled, and the log says how many rows may come twice.
+        # The broker redelivers the others: they cannot be settled, and the log says how many rows may be duplicated.
         mine = [delivery for life, delivery in taken if life == self._receiver.life]
         settled = not mine or self._receiver.acknowledge(mine)
         lost = len(taken) - (len(mine) if settled else 0)

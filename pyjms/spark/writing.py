@@ -1,8 +1,8 @@
 """Writing one partition, and making an epoch visible, apart from Spark: by staged units, or by plain transactions.
 
-Exactly once is *stage, then promote*: each partition is made safe under a name and stays invisible; one call then makes all of an epoch
-visible and moves the sink's marker, so that a repeated epoch does nothing. The other ways promise less: transactions, and XA, a branch a partition;
-docs/reference/spark.md says what.
+Exactly once is *stage, then promote*: each partition is stored under a name and stays invisible; one call then makes
+the whole epoch visible and moves the sink's marker, so that a repeated epoch does nothing. The other ways promise less:
+transactions, and XA with a branch for each partition; docs/reference/spark.md has the guarantees.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pyjms.spi.selector import compile_selector
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms.types import Long
 
-# What an epoch was made of: by it a sink tells the repetition of an epoch from other rows under the same number.
-#
-# A sink whose marker has reached an epoch takes what comes under that number for its repetition. A checkpoint that is an old copy gives the number
-# to other messages, which would vanish. So the number of the rows and the sum of their digests, which are the same however the rows are cut into
-# partitions, are kept beside the marker: as the marker of a sink of its own, whose epochs are the real one and 20 bits of what it was made of.
+# Digests of epochs, by which a sink tells the repetition of an epoch from other rows under the same number. A sink
+# whose marker has reached an epoch takes rows under that number for its repetition. A checkpoint that is an old copy
+# gives the number to other messages, which would vanish. So the number of the rows and the sum of their digests, which
+# are the same however the rows are cut into partitions, are stored beside the marker: as the marker of a second sink,
+# whose epochs combine the real epoch and 20 bits of the digest.
 
 _BITS = 20
 _EPOCHS = 1 << 63 - _BITS
@@ -41,29 +41,29 @@ _MANY = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What rows there are, in any order."""
+    """The number of rows and their digest, in any order."""
 
     rows: int = 0
     digests: int = 0
-    """The sum of the digests of the rows, of 64 bits."""
+    """The sum of the rows' digests, of 64 bits."""
 
     @property
     def mark(self) -> int:
-        """Return the bits that are kept."""
+        """Return the bits that are stored."""
         return mark_of(f"{self.rows}:{self.digests}")
 
 
 class RowSum:
-    """Looks at rows that pass."""
+    """Counts and digests the rows that pass."""
 
     def __init__(self) -> None:
         self.content = Content()
 
     def add(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
-        """Count rows that are given by the column."""
-        # Sorted by name: a repetition may have its columns in another order, and its rows are the same then.
+        """Add rows given by columns."""
+        # Sorted by name: a repetition may have its columns in another order, with the same rows.
         by_name = sorted(zip(names, columns, strict=True), key=lambda each: each[0])
-        # `repr` tells 1 from "1" and None from "None", which joined text would not.
+        # `repr` distinguishes 1 from "1" and None from "None", which joined text would not.
         rows = [repr(row) for row in zip(*(column for _, column in by_name), strict=True)]
         # A sum, and not a hash of all rows: Spark may cut a repeated batch into other partitions, in another order.
         digests = self.content.digests + sum(map(_digest, rows))
@@ -75,12 +75,12 @@ def _digest(text: str) -> int:
 
 
 def mark_of(text: str) -> int:
-    """Return the bits that are kept of anything else."""
+    """Return the bits that are stored for any other text."""
     return _digest(text) % (1 << _BITS)
 
 
 def together(parts: Sequence[Content | None]) -> Content | None:
-    """Return what the tasks of an epoch have written; None: not all of them know."""
+    """Return the content that the tasks of an epoch have written; None if a task did not count."""
     known = [each for each in parts if each is not None]
     # A task that did not count makes the sum worthless: a comparison with part
     # of the rows would refuse a true repetition.
@@ -90,53 +90,55 @@ def together(parts: Sequence[Content | None]) -> Content | None:
 
 
 def note(stages: Stages, sink: str, epoch: int, mark: int) -> None:
-    """Keep what an epoch was made of, after it was promoted; again, or for an earlier epoch: nothing."""
-    # The marker is a signed 64-bit number in the stores; only a table's own
-    # `epoch` can be so large, and it is not compared then.
+    """Store the mark of an epoch after its promotion; for the same or an earlier epoch nothing changes."""
+    # The marker is a signed 64-bit number in the stores; only a table's own `epoch` can be so large, and then it is not
+    # compared.
     if epoch < _EPOCHS:
         stages.promote(_name(sink), epoch << _BITS | mark, [])
 
 
 def noted(stages: Stages, sink: str, epoch: int) -> int | None:
-    """Return the mark of an epoch; None: it is not known, as of an older pyjms, or where the writer died after the promotion."""
+    """Return the mark of an epoch; None if it is not known: an older pyjms wrote the epoch, or the writer died after the
+    promotion.
+    """
     found = stages.marker(_name(sink))
     return None if found is None or found >> _BITS != epoch else found % (1 << _BITS)
 
 
 def _name(sink: str) -> str:
-    """Return where it is kept: a sink's name may be as long as names are."""
+    """Return the name under which marks are stored: a sink's name may already have the maximum length."""
     # A digest has a fixed length: a sink's name may have 200 characters already, and the prefix would exceed the limit.
     return f"content:{hashlib.sha256(sink.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 _log = logging.getLogger(__name__)
 _RUN_MAX = 64
-"""An attempt has 100 characters at most."""
+"""The maximum length of an attempt is 100 characters."""
 
 SOURCE_PROPERTY = "JMS_pyjms_src"
-"""Says ``sink:epoch:partition:row`` on messages whose sink may write them twice: by it a reader can tell."""
+"""Has ``sink:epoch:partition:row`` on messages that the sink may write twice, so that a reader can detect duplicates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one task tells the one that commits."""
+    """The result of a task, for the writer that commits."""
 
     name: StageName
     way: str
-    """Which way it was written: ``stage``, ``xa`` or ``transaction``."""
+    """The way of writing: ``stage``, ``xa`` or ``transaction``."""
     messages: int
     waits: bool
-    """Whether there is something that waits under the name; else it was empty, or is visible already."""
+    """Whether messages wait under the name; otherwise there were none, or they are already visible."""
     expired: int = 0
-    """How many rows were left out, as their time to live was over."""
+    """The number of rows left out because they had expired."""
     content: Content | None = None
-    """What the rows were, those left out too; None: it is not to be compared."""
+    """The content of the rows, including those left out; None: it is not compared."""
 
 
 def attempt_of(run: str | None) -> str:
-    """Return the name of an attempt that nobody else has, and that says which run of a query, or which writer of a table, makes it.
+    """Return a unique name for an attempt, which contains the run of a query, or the writer of a table, that makes it.
 
-    None: it is not known, and nothing of other runs is ended then.
+    run: None if it is not known; then no units of other runs are discarded.
     """
     # A new id for each attempt: Spark runs two attempts of a task at once when it
     # speculates, and only one of them is promoted.
@@ -156,7 +158,7 @@ class Way(ABC):
     def write(
         self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
     ) -> Written:
-        """Write a partition. What fails leaves nothing that anybody sees, but as the way's guarantee says."""
+        """Write a partition. A failure leaves nothing visible, within the way's guarantee."""
 
     @abstractmethod
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
@@ -164,7 +166,7 @@ class Way(ABC):
 
     @abstractmethod
     def abandon(self, link: Link, written: Sequence[Written]) -> None:
-        """Drop what waits; harmless after `finish`."""
+        """Drop unpromoted messages; harmless after `finish`."""
 
 
 def _marked(name: StageName, row: int, envelope: Envelope) -> Envelope:
@@ -173,7 +175,7 @@ def _marked(name: StageName, row: int, envelope: Envelope) -> Envelope:
 
 
 def marked(name: StageName, envelopes: Iterable[Envelope]) -> Iterable[Envelope]:
-    """Yield messages that say where they come from."""
+    """Yield messages with a property that identifies the row."""
     return (_marked(name, row, envelope) for row, envelope in enumerate(envelopes))
 
 
@@ -184,11 +186,11 @@ class Staging(Way):
         self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
     ) -> Written:
         marker = connection.stages().marker(name.sink)
-        # Asked before anything is sent: the promotion would refuse the epoch in any
-        # case, after a whole partition was staged in vain.
+        # Checked before anything is sent: the promotion would refuse the epoch in any case, after a whole partition was
+        # staged.
         if marker is not None and marker >= name.epoch:
             return self._repeated(marker, name, envelopes)
-        # Before sending: the staged messages of a dead run take the room of a limited queue, which may be all there is.
+        # Before sending: the staged messages of a dead run use the capacity of a limited queue, perhaps all of it.
         self._end_former_runs(connection, name)
         session = connection.open_session(transacted=True)
         try:
@@ -207,28 +209,29 @@ class Staging(Way):
 
     @staticmethod
     def _end_former_runs(connection: ProviderConnection, name: StageName) -> None:
-        """Discard what runs before this one staged and never promoted: it takes the room of a queue with a limit, which may be all there is.
+        """Discard the units that earlier runs staged and never promoted: they use the capacity of a limited queue,
+        perhaps all of it.
 
-        Should such a run be alive after all, it cannot promote what is gone, and breaks off: nothing is written twice.
+        If such a run is still alive, it cannot promote the discarded units, and fails: nothing is written twice.
         """
         run = _run_of(name.attempt)
         if run is None:
             return
         stages = connection.stages()
         waiting = [unit.name for unit in stages.units(name.sink)]
-        # Only units of other runs: the other tasks of this run write their partitions of the same epoch at this moment.
+        # Only units of other runs: other tasks of this run are writing their partitions of the same epoch now.
         former = [each for each in waiting if each.epoch <= name.epoch and _run_of(each.attempt) != run]
         if former:
-            # nobody answered when they were promoted: our promotion finishes that one first
+            # their promotion got no answer: our promotion completes that one first
             with suppress(InDoubtError):
                 stages.discard(former)
 
     @staticmethod
     def _repeated(marker: int, name: StageName, envelopes: Iterable[Envelope]) -> Written:
-        if marker == name.epoch:  # the driver died after it had promoted this epoch, and before Spark knew
+        if marker == name.epoch:  # the driver died after it had promoted this epoch, and before Spark recorded that
             # The iterator has to be consumed, since the row sum is counted as rows pass through it.
             for _ in envelopes:
-                pass  # `finish` looks whether they are those that were promoted
+                pass  # `finish` checks whether the promoted rows were the same
             return Written(name=name, way="stage", messages=0, waits=False)
         raise StageError(
             f"sink {name.sink!r} has come to epoch {marker}, and this is epoch {name.epoch}, which was written before it: number "
@@ -238,8 +241,8 @@ class Staging(Way):
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
         units = sorted(each.name for each in written if each.waits)
         is_new = link.call(lambda connection: connection.stages().promote(sink, epoch, units))
-        # The marker has reached this epoch, so units staged by a repetition are never promoted:
-        # they would hold the queue's room until their time-out.
+        # The marker has reached this epoch, so units staged by a repetition are never promoted: they would use the
+        # queue's capacity until their time-out.
         if not is_new and units:
             link.call(lambda connection: connection.stages().discard(units))
         # The comparison comes after the promotion and not in one write with it (decision
@@ -248,7 +251,7 @@ class Staging(Way):
         if content is None:
             return
         if not is_new and content.rows:
-            # nothing is lost of an epoch that comes again without rows, as of `mode=at-least-once`
+            # nothing is lost if an epoch is repeated without rows, as with `mode=at-least-once`
             before = link.call(lambda connection: noted(connection.stages(), sink, epoch))
             if before is not None and before != content.mark:
                 raise StageError(_other_rows(sink, epoch))
@@ -270,7 +273,7 @@ def _other_rows(sink: str, epoch: int) -> str:
 
 
 class Transactions(Way):
-    """One transaction a partition: at least once, and each message says which row it was."""
+    """One transaction for each partition: at least once, and each message identifies its row."""
 
     def write(
         self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
@@ -299,11 +302,10 @@ class Transactions(Way):
         """Do nothing: what was committed is visible."""
 
 
-# Writing by XA, where a message system can prepare but not stage: one prepared branch a partition.
-#
-# Each branch also holds one message of the *ledger*, a queue of the sink's own, that says which epoch and partition it is. An epoch that
-# is repeated finds there which of its partitions are visible. So rows come twice only when the driver dies between the commits of two
-# branches *and* the repetition cuts the rows in another way.
+# Writing by XA, where a message system can prepare but not stage: one prepared branch a partition. Each branch also
+# holds one message of the *ledger*, a queue of the sink's own, that names its epoch and partition. A repeated epoch
+# finds there which of its partitions are visible. So rows are duplicated only when the driver dies between the commits
+# of two branches *and* the repetition cuts the rows in another way.
 
 _FORMAT = 0x4A4D5350
 _EPOCH, _PARTITION = "sinkEpoch", "sinkPartition"
@@ -311,7 +313,7 @@ _PERSISTENT, _PRIORITY = 2, 4
 
 
 def ledger_of(sink: str) -> Address:
-    """Return the queue that says what a sink has made visible."""
+    """Return the queue that records which partitions of a sink are visible."""
     return Address(AddressKind.QUEUE, f"pyjms.spark.ledger.{sink}")
 
 
@@ -324,7 +326,7 @@ def _transaction(sink: str, epoch: int) -> bytes:
 
 
 class Branches(Way):
-    """Prepared branches, and a ledger of those that are visible."""
+    """Prepared branches, and a ledger of the visible partitions."""
 
     def write(
         self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
@@ -357,8 +359,8 @@ class Branches(Way):
         session = connection.open_session(transacted=True)
         try:
             of_this_epoch = _transaction(sink, epoch)
-            # Rolled back before ours are committed: a failed attempt's branch holds a copy
-            # of the same rows, which nobody else would end.
+            # Rolled back before ours are committed: a failed attempt's branch holds a copy of the same rows, which
+            # nothing else would end.
             for xid in session.xa_recover():
                 if xid.global_transaction_id == of_this_epoch and xid not in ours:
                     _settled(session.xa_rollback, xid)  # of an attempt that failed, or of a driver that died
@@ -382,7 +384,7 @@ class Branches(Way):
 
 
 def _settled(settle: Callable[[Xid], None], xid: Xid) -> None:
-    """Settle a branch; one that is not there any more was settled before."""
+    """Settle a branch; a missing one was settled before."""
     try:
         settle(xid)
     except BranchError as error:
@@ -402,7 +404,7 @@ def _ledger_entry(name: StageName) -> Envelope:
 
 
 def _visible(session: ProviderSession, sink: str) -> set[tuple[int, int]]:
-    """Return epoch and partition of what the ledger has."""
+    """Return epoch and partition of each message in the ledger."""
     found = set()
     for delivery in session.browse(ledger_of(sink), None):
         entry = delivery.envelope.properties
@@ -411,7 +413,7 @@ def _visible(session: ProviderSession, sink: str) -> set[tuple[int, int]]:
 
 
 def _prune(connection: ProviderConnection, sink: str, epoch: int) -> None:
-    """Take what tells of epochs before `epoch` off the ledger: Spark never repeats those."""
+    """Remove the records of epochs before `epoch` from the ledger: Spark never repeats those."""
     # A consumer receives nothing on a stopped connection (JMS 1.1 §4.3.3); sending and browsing work on it.
     connection.start()
     session = connection.open_session(transacted=False)
@@ -431,13 +433,13 @@ def _prune(connection: ProviderConnection, sink: str, epoch: int) -> None:
         _close(session)
 
 
-# Which way a partition is written and an epoch made visible: the best that the message system has.
+# Which way a partition is written and an epoch made visible: the best that the message system supports.
 
 WAYS: Mapping[str, Way] = {"stage": Staging(), "xa": Branches(), "transaction": Transactions()}
 
 
 class _Living:
-    """Messages without those whose time to live is over (JMS 1.1 §3.4.9): a transaction with one of them could never be committed."""
+    """Skips messages that have expired (JMS 1.1 §3.4.9): a transaction with one of them could never be committed."""
 
     def __init__(self, envelopes: Iterable[Envelope], now_ms: Callable[[], int]) -> None:
         self._envelopes = envelopes
@@ -455,25 +457,25 @@ class _Living:
 def write_partition(
     name: StageName, envelopes_of: Callable[[ProviderConnection], Iterable[Envelope]], options: JmsOptions
 ) -> Written:
-    """Write one partition in the best way that the message system has; leave out rows whose time to live is over.
+    """Write one partition in the best way that the message system supports; leave out expired rows.
 
     envelopes_of: makes the messages, given the connection. Raises `ProviderError`: Spark then tries the task again.
     """
     link = link_of(options)
-    # Only connecting is repeated by the link, not the write: the rows come from an iterator that cannot be read twice.
+    # The link repeats only connecting, not the write: the rows come from an iterator that cannot be read twice.
     connection = link.call(lambda opened: opened)
     try:
         living = _Living(envelopes_of(connection), link.clock.time_ms)
         written = WAYS[way_of(connection)].write(connection, name, living, options)
         return replace(written, expired=living.expired)
     except (ClosedError, ConnectionLostError):
-        # A dead connection would be handed to Spark's next attempt in this worker, which lives on for other tasks.
+        # A dead connection would be given to Spark's next attempt in this worker, which continues with other tasks.
         link.forget(connection)
         raise
 
 
 def way_of(connection: ProviderConnection) -> str:
-    """Return the best of `WAYS` that a connection can go. Raises `CapabilityError`."""
+    """Return the best of `WAYS` that a connection supports. Raises `CapabilityError`."""
     if Capability.STAGE in connection.capabilities:
         return "stage"
     if Capability.XA | Capability.BROWSING in connection.capabilities:
@@ -494,10 +496,10 @@ def finish(sink: str, epoch: int, written: Sequence[Written], options: JmsOption
 
 
 def abandon(written: Sequence[Written], options: JmsOptions) -> None:
-    """Drop what waits. What cannot be dropped now is dropped by a later epoch, or when its time is over."""
+    """Drop unpromoted messages. Those that cannot be dropped now are dropped by a later epoch, or at their time-out."""
     for way in {each.way for each in written}:
         try:
             WAYS[way].abandon(link_of(options), [each for each in written if each.way == way and each.waits])
-        # The epoch has failed already, and Spark reports why: what stays staged ends by its time-out.
+        # The epoch has already failed, and Spark reports why: staged messages are dropped at their time-out.
         except ProviderError as error:
             _log.warning("what an epoch had prepared is left to its timeout: %s", error.reason)

@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 
 
 LISTED = 100
-"""So many findings of each rule come to the driver; all are counted, and all are in `Audit.findings`."""
+"""The number of findings of each rule that come to the driver; all are counted, and all are in `Audit.findings`."""
 
 FEW = 20_000
-"""So many messages are judged in a few seconds by the driver alone."""
+"""The number of messages that the driver alone judges in a few seconds."""
 
 _IN_A_WINDOW = 10_000
-"""So many events of all connections pass while an answer of one is waited for, if they come evenly."""
+"""The number of events of all connections within the time of one answer, if they are evenly spread."""
 
 _ROWS_A_PART = 500_000
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
@@ -71,16 +71,16 @@ _EVENTS = f"collect_list(struct(kind, role, h, {', '.join(f'`{name}`' for name i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found."""
+    """The result of an audit."""
 
     findings: DataFrame
     """All findings, one row each, with the columns of `pyjms.spark.checker.judging.FINDING_SCHEMA`."""
     counts: Mapping[str, int]
-    """How often each rule was found, the worst first."""
+    """The number of findings of each rule, the worst first."""
     report: Report
-    """The worst findings of each rule, as the reference has them."""
+    """The worst findings of each rule, in the reference's form."""
     suspects: int
-    """How many messages had to be judged one by one."""
+    """The number of messages that were judged one by one."""
 
     @property
     def verdict(self) -> Verdict:

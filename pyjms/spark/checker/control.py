@@ -1,4 +1,4 @@
-"""What clients do, without what they do with messages: small enough for the driver, and sent to all who judge.
+"""Control events: what clients do apart from messages. Few enough for the driver, and sent to all executors that judge.
 
 Subscribing, closing, crashing, and the ends of browsers' walks: their number grows with that of connections, sessions
 and consumers, not with that of messages.
@@ -63,7 +63,7 @@ _OVERVIEW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """All that one consumer did on one node, in short."""
+    """All actions of one consumer on one node, in short."""
 
     h: str
     node: str
@@ -89,7 +89,7 @@ class Overview:
     readers: list[Reader] = field(default_factory=list)
     has_selectors: bool = False
     transactions: int = 0
-    """How many ends of transactions there are."""
+    """The number of ends of transactions."""
     has_topics: bool = False
     has_nameless: bool = False
     """Whether there are deliveries without an id."""
@@ -102,21 +102,23 @@ class Overview:
 
 
 def overview_of(events: DataFrame, control: Sequence[Mapping[str, Any]]) -> Overview:
-    """Return a history from above; `control`: what `control_rows` gave. Raises `HistoryError` for what is no history.
+    """Return a history from above; `control`: the result of `control_rows`. Raises `HistoryError` for events that are
+    no history.
 
-    Who received is a digest here, as long names for each delivery would take half of the time; what they were subscribed with says the names.
+    Receivers are digests here, as long names for each delivery would take half of the time; the subscriptions have the
+    names.
     """
     keys = [expr(text).alias(name) for name, text in _OVERVIEW_KEYS.items()]
     rows = events.groupBy(*keys).agg(*(expr(text).alias(name) for name, text in _OVERVIEW.items())).toArrow()
     found, came = Overview(), list[dict[str, Any]]()
     for row in rows.to_pylist():
-        # Checked in the overview, the only place that sees all events: everything later skips what it does not know.
+        # Checked in the overview, the only place that sees all events: all later steps skip unknown events.
         if row["op"] not in OPERATIONS or row["ok"] not in OUTCOMES:
             raise HistoryError(f"this is no history: it has an event {row['op']!r} that ended {row['ok']!r}")
         _add(found, row)
         came += [row] if row["op"] == DELIVER else []
-    # The digest is resolved by the subscriptions, which are here already, and
-    # not by another grouping of all deliveries.
+    # The digest is resolved by the subscriptions, which are here already, and not by another grouping of all
+    # deliveries.
     names = {row["reader"]: row for row in control if row["op"] == SUBSCRIBE}
     # Recordings that began late, or lost a file, have deliveries of consumers whose subscription is missing.
     if any(row["reader"] not in names for row in came):
@@ -150,14 +152,14 @@ def _reader(row: Mapping[str, Any], names: Mapping[str, Any]) -> Reader:
 
 
 class Control:
-    """What happened in one history beside its messages, by who looks for it."""
+    """The events of one history beside its messages, indexed."""
 
     def __init__(self, events: Iterable[Event], strays: Iterable[Event], end_ns: int, nodes: Iterable[str]) -> None:
         self.end_ns = end_ns
         self.nodes = frozenset(nodes)
         self.lags: dict[frozenset[str], int] = {}
         self.steps: list[Event] = []
-        """When a clock was seen to have been set back."""
+        """The times at which a clock was seen to have been set back."""
         self._closes: Mapping[str, list[Event]] = defaultdict(list)
         self._by_consumer: Mapping[str, list[Event]] = defaultdict(list)
         self._by_sub: Mapping[str, list[Event]] = defaultdict(list)
@@ -172,11 +174,11 @@ class Control:
         for event in strays:
             self._strays[event.dest or ""].append(event)
         self._events = [*ordered, *chain.from_iterable(self._strays.values())]
-        # Without differences of clocks at first: they are known after screening, and `calibrate` replaces these facts.
+        # Without clock differences at first: they are known after screening, and `calibrate` replaces these facts.
         self.facts = Facts(self._events, Options())
 
     def calibrate(self, lags: Mapping[frozenset[str], int]) -> None:
-        """Judge by how much the clocks of nodes differ: what was surely before what depends on it."""
+        """Use the differences between the nodes' clocks: they decide which event was certainly before another."""
         self.lags = dict(lags)
         self.facts = Facts(self._events, Options(), self.surroundings())
         for dest, walks in self.facts.walks.items():
@@ -186,12 +188,12 @@ class Control:
                 self._walks[dest] = (walk,) if other is None else (walk, other)
 
     def surroundings(self, *mids: str) -> Surroundings:
-        """Return what the judgement of some messages is to know of the whole."""
+        """Return the facts about the whole history that the judgement of some messages needs."""
         return Surroundings(end_ns=self.end_ns, lags=self.lags, judged=frozenset(mids))
 
     def _enter(self, event: Event) -> None:
         if event.op == CLOSE:
-            # A close also names the session and connection of what was closed, so the key is the smallest name.
+            # A close also names the session and connection of the closed object, so the key is the smallest of them.
             self._closes[event.consumer or event.sess or event.conn or ""].append(event)
         elif event.op == CRASH:
             self._crashes.append(event)
@@ -207,7 +209,7 @@ class Control:
                     self._subs[event.dest or ""][event.sub] = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the facts at the driver: who judges makes its own."""
+        """Leave the facts at the driver: each executor computes its own."""
         return {**self.__dict__, "facts": None, "_events": ()}
 
     def lives(self) -> Iterator[Life]:
@@ -215,42 +217,42 @@ class Control:
         return lives(self.facts)
 
     def subscriptions(self) -> Iterator[tuple[str, str, list[Event]]]:
-        """Yield each topic, each of its subscriptions, and how that was made."""
+        """Yield each topic, each of its subscriptions, and the subscribe events."""
         for dest, subs in self._subs.items():
             for sub in subs:
                 made = [each for each in self._by_sub[sub] if each.op == SUBSCRIBE and each.dest == dest]
                 yield dest, sub, made
 
     def first_close_ns(self, *places: str | None) -> int | None:
-        """Return when the first of some places had closed for sure."""
+        """Return when the first close of any of these places had certainly ended."""
         ends = (end.t1 for place in places for end in self._closes.get(place or "", ()) if end.ok == OK)
         return min((end for end in ends if end is not None), default=None)
 
     def last_close_ns(self, *places: str | None) -> int | None:
-        """Return when the last recorded close of some places was over; None if there is none, or it may go on."""
+        """Return when the last recorded close of these places ended; None if there is none, or it may not have ended."""
         ends = [end.t1 for place in places for end in self._closes.get(place or "", ())]
-        # A close without an end may still go on, so nothing can be said about when it was over.
+        # A close without an end may still be under way, so its end is unknown.
         return None if not ends or None in ends else max(end for end in ends if end is not None)
 
     def first_unsubscribe_ns(self, sub: str | None) -> int | None:
-        """Return when the first deletion of a subscription had been done for sure."""
+        """Return when the first deletion of a subscription had certainly taken effect."""
         ends = (end.t1 for end in self._by_sub.get(sub or "", ()) if end.op == UNSUBSCRIBE and end.ok == OK)
         return min((end for end in ends if end is not None), default=None)
 
     def knows(self, consumer: str | None) -> bool:
-        """Say whether it was recorded how a consumer was made."""
+        """Say whether the creation of a consumer was recorded."""
         return consumer is None or consumer in self._by_consumer
 
     def without_local(self) -> set[str]:
-        """Return the consumers that asked to be spared the messages of their own connections."""
+        """Return the consumers created with noLocal."""
         return {
             name for name, made in self._by_consumer.items() if any(note_of(event).get("no_local") for event in made)
         }
 
     def around(self, events: Sequence[Event], dest: str | None = None) -> list[Event]:
-        """Return what the judgement of some messages needs to know beside their own events.
+        """Return the other events that the judgement of some messages needs.
 
-        dest: a queue of which all consumers are wanted, too.
+        dest: a queue whose consumers are all included, too.
         """
         # A dict as an ordered set: events are compared by value, and the reference sees each once.
         found: dict[Event, None] = {}
@@ -270,7 +272,9 @@ class Control:
         return list(found)
 
     def _crashes_of(self, events: Sequence[Event]) -> Iterator[Event]:
-        """Yield the crashes that concern somebody; of the others one on each node, after which messages may be dropped."""
+        """Yield the crashes that concern these events' connections; of the others one on each node, after which
+        messages may be dropped.
+        """
         conns, pids = {event.conn for event in events}, {event.pid for event in events}
         latest: dict[str, Event] = {}
         for crash in self._crashes:
@@ -286,12 +290,12 @@ def _end(event: Event) -> float:
 
 
 def control_rows(events: DataFrame) -> list[dict[str, Any]]:
-    """Return what happened beside messages, and the digest of who did it (`reader`)."""
+    """Return the control events, with the digest of their actor (`reader`)."""
     return list(events.where(_CONTROL).selectExpr("*", f"{_READER} AS reader").toArrow().to_pylist())
 
 
 def control_of(events: DataFrame, rows: Iterable[dict[str, Any]], overview: Overview) -> dict[str, Control]:
-    """Return, by history, what happened beside its messages; `rows`: what `control_rows` gave."""
+    """Return the `Control` of each history; `rows`: the result of `control_rows`."""
     by_history: Mapping[str, list[Event]] = defaultdict(list)
     for row in rows:
         by_history[row["h"]].append(event_of(row))
@@ -306,7 +310,7 @@ def control_of(events: DataFrame, rows: Iterable[dict[str, Any]], overview: Over
 
 
 def _first_deliveries(events: DataFrame, consumers: set[tuple[str, str]]) -> Iterator[tuple[str, Event]]:
-    """Yield the first delivery of each of some consumers: nobody knows when they came."""
+    """Yield the first delivery of each of these consumers: their creation was not recorded."""
     names = events.sparkSession.createDataFrame(sorted(consumers), "h STRING, consumer STRING")
     first = events.where("op = 'deliver'").join(names.hint("broadcast"), ["h", "consumer"], "left_semi")
     columns = ", ".join(f"`{name}`" for name in first.columns)

@@ -1,4 +1,4 @@
-"""Columns, written in SQL. The one module of the checker that imports PySpark when it is imported."""
+"""Columns, written in SQL. The only module of the checker that imports PySpark at its own import."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def arrow_function(function: Callable[[pa.Array], pa.Array], returns: str) -> Ca
 
 
 def kept(rows: DataFrame) -> DataFrame:
-    """Compute rows now, and keep them until nobody refers to them.
+    """Compute rows now, and store them until they are no longer referenced.
 
-    Unlike `cache`, Spark forgets how they came about: else it compares whole plans with each other for each query that
-    follows, which for plans of a hundred steps takes longer than all of the work.
+    Unlike `cache`, this makes Spark forget the plan of the rows: otherwise it compares whole plans with each other for
+    each query that follows, which for plans of a hundred steps takes longer than all of the work.
     """
     return rows.localCheckpoint(eager=True)
 
 
 def small(rows: DataFrame, number: int) -> DataFrame:
-    """Tell Spark to send rows to all, if they are so few; of rows that were `kept` it does not know."""
+    """Tell Spark to broadcast rows, if they are few enough; for rows from `kept` it does not know their number."""
     # Checkpointed rows have no size in Spark's statistics, so it would shuffle both sides for a handful of rows.
     return rows.hint("broadcast") if number <= _FEW else rows
 
@@ -55,10 +55,11 @@ def union_of(frames: Sequence[DataFrame]) -> DataFrame:
 
 @contextmanager
 def cut_into(session: SparkSession, parts: int) -> Iterator[None]:
-    """Have Spark cut what it sorts and groups into so many parts meanwhile, and not look for a better plan after each step: we know how much there is.
+    """Make Spark use `parts` partitions for sorting and grouping meanwhile, without looking for a better plan after
+    each step: the amounts are known.
 
-    Nor is there a small table before each large one that groups, as our groups are many: it is much of the program of a step,
-    which takes long to compile.
+    It also does without the small table before each large one in a grouping, as the groups are many: that is much of
+    the code of a step, which takes long to compile.
     """
     settings = {
         "spark.sql.shuffle.partitions": str(parts),

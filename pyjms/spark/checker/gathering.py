@@ -1,6 +1,7 @@
 """Gathering: each suspect together with all events that its judgement needs.
 
-A case is what has the same `g`: rows with `kind` and `role` (see `judging`), `h`, and the columns of an event.
+A case is all rows with the same `g`: they have with `kind` and `role` (see `judging`), `h`, and the columns of an
+event.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def messages(found: DataFrame) -> DataFrame:
 
 
 def nameless(events: DataFrame, condition: str) -> DataFrame:
-    """Return a case for each delivery without an id for which `condition` holds."""
+    """Return a case for each delivery that has no id and fulfils `condition`."""
     found = events.where(f"op = 'deliver' AND mid IS NULL AND ({condition})")
     return found.selectExpr(
         "xxhash64(h, consumer, dn, t0, 'nameless') AS g", f"{NAMELESS} AS kind", f"{OWN} AS role", *CASE_EVENT
@@ -55,7 +56,7 @@ def nameless(events: DataFrame, condition: str) -> DataFrame:
 
 
 def settled_and_ended(events: DataFrame, own: DataFrame, number: int) -> DataFrame:
-    """Return, in one pass, what else belongs to cases: the ends of the transactions in `own`, and settlements of its
+    """Return, in one pass, the other events of cases: the ends of the transactions in `own`, and settlements of its
     deliveries that name another message, or none. Some come several times. `number`: of messages.
     """
     held = own.where("op = 'deliver'").selectExpr(
@@ -82,7 +83,7 @@ def ends_of(events: DataFrame, cases: DataFrame, number: int) -> DataFrame:
 
 
 def lags_between(own: DataFrame) -> DataFrame:
-    """Return by how much deliveries in `own` seem to have come before their sends, by history and pair of nodes."""
+    """Return by how much deliveries in `own` seem to precede their sends, by history and pair of nodes."""
     sent = own.where("op = 'send'").selectExpr("g", "h", "mid", "node AS one", "t0 AS sent_t0")
     come = own.where("op = 'deliver' AND t1 IS NOT NULL").selectExpr("g", "h", "mid", "node AS two", "t1 AS come_t1")
     both = sent.join(come, ["g", "h", "mid"]).where("one <> two AND come_t1 < sent_t0")
@@ -92,13 +93,14 @@ def lags_between(own: DataFrame) -> DataFrame:
 
 
 def proofs_for(events: DataFrame, asked: DataFrame, number: int) -> DataFrame:
-    """Return what shows that connections lived on: their broker's first answer after each moment in `asked`.
+    """Return proofs that connections were alive: their broker's first answer after each moment in `asked`.
 
     asked: g, kind, h, conn, t; `number`: how many rows it has. Few questions are put to each answer; many are sorted together with the answers.
     """
     questions = asked.selectExpr("xxhash64(h, conn) AS line", "t").distinct()
     answers = events.where(ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0", "coalesce(n, 0L) AS n")
-    # With few questions a broadcast join is cheap; many would pair each question with all later answers of its line.
+    # With few questions a broadcast join is cheap; many questions would each be paired with all later answers of their
+    # connection.
     found = _first_after(questions, answers) if number <= _FEW_QUESTIONS else _first_by_sorting(questions, answers)
     wanted = (
         asked.selectExpr("g", "kind", "xxhash64(h, conn) AS line", "t")
@@ -122,7 +124,7 @@ def first_answers(
     later = events.where(ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0")
     first = later.join(questions.hint("broadcast"), "line").where("t0 > t").groupBy("line", "t").agg({"t0": "min"})
     firsts = first.selectExpr("line", "t", "`min(t0)` AS first_t0").hint("broadcast")
-    # found by their time alone, as that is a number; written so that Spark does not look for both
+    # written so that Spark joins by the time alone, which is a number, and not by time and connection
     joined = events.where(ROUND_TRIP).join(firsts, expr("t0 = first_t0 AND (xxhash64(h, conn) ^ line) = 0"))
     joined = joined.select("t", *CASE_EVENT)
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -140,7 +142,7 @@ def _first_after(questions: DataFrame, answers: DataFrame) -> DataFrame:
 
 
 def _first_by_sorting(questions: DataFrame, answers: DataFrame) -> DataFrame:
-    # Connections that nobody asks about are left out before the sort, which is the costly step.
+    # Connections without a question are left out before the sort, which is the costly step.
     answers = answers.join(questions.select("line").distinct(), "line", "left_semi")
     both = questions.selectExpr("line", "t", "NULL AS answer", "0 AS is_answer", "0L AS place").unionByName(
         answers.selectExpr("line", "t0 AS t", "struct(t0, n) AS answer", "1 AS is_answer", "-n AS place")
@@ -154,7 +156,8 @@ def _first_by_sorting(questions: DataFrame, answers: DataFrame) -> DataFrame:
 
 
 def latest_in(events: DataFrame, own: DataFrame, controls: Mapping[str, Control]) -> DataFrame:
-    """Return, for messages of topics that a subscription may have skipped, the last that it got of each stream.
+    """Return, for messages of topics that a subscription may have skipped, the last message of each stream that it
+    received.
 
     Both its send and its first delivery; the reference compares with them.
     """
@@ -202,7 +205,9 @@ def latest_in(events: DataFrame, own: DataFrame, controls: Mapping[str, Control]
 
 
 def _bounds(h: str, control: Control) -> list[tuple[object, ...]]:
-    """Return until when deliveries on each node surely belong to the life of each subscription; None: always."""
+    """Return the time up to which deliveries on each node certainly belong to the life of each subscription; None:
+    always.
+    """
     facts = control.facts
     found: list[tuple[object, ...]] = []
     nodes: Sequence[str] = sorted(control.nodes)
@@ -219,12 +224,12 @@ def _bounds(h: str, control: Control) -> list[tuple[object, ...]]:
 
 
 Case: TypeAlias = tuple[int, int, str]
-"""What cases are told apart by: g, kind, h."""
+"""The columns that identify a case: g, kind, h."""
 
 Row: TypeAlias = dict[str, Any]
 
 WINDOWS = 32
-"""For so many proofs of life the second pass looks; each makes its condition longer."""
+"""The maximum number of proofs for which the second pass looks; each makes its condition longer."""
 
 _MOST_ROWS = 20_000  # of each task of the second pass, if it has windows
 _PLACE = (1 << 33) - 1  # of a row in its task, in what `monotonically_increasing_id` gives
@@ -232,7 +237,7 @@ _PLACE = (1 << 33) - 1  # of a row in its task, in what `monotonically_increasin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Where the first answer of a connection after a moment is looked for."""
+    """The period in which to look for a connection's first answer after a moment."""
 
     h: str
     conn: str
@@ -243,12 +248,12 @@ class Window:
 
     @property
     def question(self) -> tuple[str, str, int]:
-        """What a case asks."""
+        """The question of a case that this window answers."""
         return self.h, self.conn, self.t
 
 
 def gathered_here(events: DataFrame, wanted: Iterable[int]) -> list[Row]:
-    """Return all events of the messages in `wanted` (digests), with the digests by which others belong to them."""
+    """Return all events of the messages in `wanted` (digests), with the digests by which other events belong to them."""
     found = gathered(events, _keys(events, "k", wanted)).selectExpr(
         "k",
         "xxhash64(h, consumer) AS by",
@@ -261,7 +266,7 @@ def gathered_here(events: DataFrame, wanted: Iterable[int]) -> list[Row]:
 
 
 def asked_in(said: Mapping[Case, Row]) -> set[tuple[str, str, int]]:
-    """Return the proofs of life that cases ask for: history, connection, moment."""
+    """Return the proofs of life that cases request: history, connection, moment."""
     return {(case[2], each["conn"], each["t"]) for case, its in said.items() for each in its["asked"]}
 
 
@@ -273,8 +278,8 @@ class Cases:
     _changed: dict[Case, None] = field(default_factory=dict)  # since they were judged
 
     def said(self, judging: Judging, *, has_proofs: bool = False) -> dict[Case, Row]:
-        """Judge the cases that changed since they were judged."""
-        # Taken before judging and cleared: cases to which rows are added afterwards are judged again.
+        """Judge the cases that have changed since the last judgement."""
+        # Read before judging and cleared: cases to which rows are added afterwards are judged again.
         changed = list(self._changed)
         self._changed.clear()
         return dict(
@@ -288,14 +293,14 @@ class Cases:
         self._changed[case] = None
 
     def add_rows(self, frame: DataFrame) -> None:
-        """Add the rows of cases that Spark put together."""
+        """Add the rows of cases that Spark assembled."""
         for row in frame.toArrow().to_pylist():
             self.add(row, (row["g"], row["kind"], row["h"]), row["role"])
 
     def add_proofs(self, said: Mapping[Case, Row], proofs: Mapping[tuple[str, str, int], Row]) -> None:
-        """Add the proofs of life that cases ask for; where there is none, they are judged again, too."""
+        """Add the proofs of life that cases requested; cases without an answer are judged again, too."""
         for case, its in said.items():
-            # A case that asked is judged once more even without an answer: only then are its findings told.
+            # A case that requested a proof is judged once more even without an answer: only then are its findings told.
             for each in its["asked"]:
                 self._changed[case] = None
                 proof = proofs.get((case[2], each["conn"], each["t"]))
@@ -303,7 +308,7 @@ class Cases:
                     self.add(proof, case, WITNESS)
 
     def add_messages(self, found: Iterable[Row], suspects: Collection[int]) -> None:
-        """Make a case of each suspect, out of what `gathered_here` found."""
+        """Make a case of each suspect from the result of `gathered_here`."""
         for row in found:
             if row["k"] in suspects:
                 self.add(row, (row["k"], MESSAGES, row["h"]), OWN)
@@ -320,7 +325,7 @@ class Cases:
                         self.add(row, (pair["g"], pair["kind"], row["h"]), WITNESS if place else OWN)
 
     def lags(self) -> Iterator[dict[str, Any]]:
-        """Yield by how much deliveries seem to have come before their sends, as `lags_between` in `gathering` does."""
+        """Yield by how much deliveries seem to precede their sends, as `lags_between` does."""
         for (_, kind, h), its in self.rows.items():
             sends = [row for row in its if row["op"] == SEND and kind == MESSAGES]
             for come in its:
@@ -331,7 +336,7 @@ class Cases:
                             yield {"h": h, "one": one, "two": two, "lag_ns": sent["t0"] - come["t1"]}
 
     def lines(self) -> dict[tuple[str, str], int]:
-        """Return the digests of all connections that are known here."""
+        """Return the digests of all connections known here."""
         return {
             (row["h"], row["conn"]): row["line"]
             for its in self.rows.values()
@@ -340,9 +345,10 @@ class Cases:
         }
 
     def add_around(self, events: DataFrame, windows: Sequence[Window]) -> dict[tuple[str, str, int], Row]:
-        """Add what settles the deliveries of suspects and names another message, or none, and what ends their transactions.
+        """Add the settlements of the suspects' deliveries that name another message, or none, and the ends of their
+        transactions.
 
-        Return the proofs that were found in the windows.
+        Return the proofs found in the windows.
         """
         held: Mapping[int, list[tuple[Case, int]]] = defaultdict(list)
         begun: Mapping[int, dict[Case, None]] = defaultdict(dict)
@@ -382,12 +388,14 @@ def _is_it(row: Row, consumer: int, one: Mapping[str, Any]) -> bool:
 
 
 def _around(events: DataFrame, keys: Collection[int], windows: Sequence[Window]) -> list[Row]:
-    """Return the events that have a key, and those in the windows, if both are not too many; else the former."""
+    """Return the events that have one of `keys`, and those in the windows if the total is not too large; otherwise only
+    the former.
+    """
     known = _keys(events, "key", keys).withColumn("is_known", expr("true"))
     key = (
         f"CASE WHEN {ENDS} THEN xxhash64(h, tx) WHEN op IN ('ack', 'recover') THEN xxhash64(h, consumer, dn) END AS key"
     )
-    # Times first, as Spark reads no names of rows that a condition before has ruled out
+    # Times first, as Spark does not read the names of rows that an earlier condition has excluded
     near = " OR ".join(f"(t0 > {each.t} AND t0 <= {each.until})" for each in windows) or "false"
     rows = events.where(f"op IN ('ack', 'recover', 'commit', 'rollback') OR {near}").selectExpr(key, *CASE_EVENT)
     found = rows.join(known, "key", "left").where(f"is_known OR {near}")
@@ -412,13 +420,13 @@ def _around(events: DataFrame, keys: Collection[int], windows: Sequence[Window])
 
 
 def _keys(events: DataFrame, name: str, keys: Iterable[int]) -> DataFrame:
-    """Return digests as a table that is sent to all."""
+    """Return digests as a table for a broadcast."""
     table = pa.table({name: pa.array(keys, pa.int64())})
     return events.sparkSession.createDataFrame(table).hint("broadcast")
 
 
 def _answers(rows: Iterable[Row], windows: Sequence[Window]) -> dict[tuple[str, str, int], Row]:
-    """Return the first answer in each window that has one."""
+    """Return the first answer in each window that contains one."""
     by_line: Mapping[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["is_answer"]:

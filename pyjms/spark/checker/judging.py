@@ -1,6 +1,7 @@
-"""Judging: the reference's functions, here or on the executors, one suspect with its surroundings at a time.
+"""Judging: the reference's functions, on the driver or the executors, applied to one suspect with its surroundings at a
+time.
 
-`g` tells the cases apart, `role` says what an event is to its case, `kind` what is asked.
+`g` identifies the case, `role` says how an event belongs to its case, `kind` which question is judged.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ MESSAGES = 0
 ORDER = 1
 """Two deliveries, in the wrong order."""
 PRIORITY = 2
-"""Two deliveries, the less urgent first."""
+"""Two deliveries, the one of lower priority first."""
 NAMELESS = 3
-"""A delivery without an id, of which little can be said."""
+"""A delivery without an id, which permits few checks."""
 
 # Roles of events
 OWN = 0
-"""The event is one of the message that is judged."""
+"""The event is one of the judged message."""
 WITNESS = 1
-"""The event tells something about it."""
+"""The event tells something about the judged message."""
 
 FINDING_SCHEMA = "h STRING, rule STRING, text STRING, mid STRING, dest STRING, number BIGINT, at BIGINT, first_n BIGINT, witness STRING"
-"""A finding as a row; `witness` are its events as JSON, `at` is when the last of them began."""
+"""A finding as a row; `witness` has its events as JSON, `at` is the start of the last of them."""
 
 JUDGED_TYPE = (
     f"struct<told: array<struct<{FINDING_SCHEMA.replace(' ', ':').replace(',:', ', ')}>>, "
     "asked: array<struct<conn: string, t: bigint>>>"
 )
-"""The findings about a case, and of which connection it asks for the first answer after which moment."""
+"""The findings of a case, and the requested proofs: the first answer on a connection after a moment."""
 
 _COLUMNS = [part.split()[0] for part in FINDING_SCHEMA.split(", ")]
 _FINDING = pa.struct(
@@ -73,25 +74,25 @@ _CHECKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """What is said of cases, each the list of its events as rows: here, or by Spark on the executors."""
+    """Judges cases, each a list of events as rows: on the driver, or by Spark on the executors."""
 
     controls: Mapping[str, Control]
     options: Options
     left_out: frozenset[str]
 
     def say(self, cases: Iterable[list[dict[str, Any]]], *, has_proofs: bool) -> list[dict[str, Any]]:
-        """Return for each case what `JUDGED_TYPE` has.
+        """Return a value of type `JUDGED_TYPE` for each case.
 
-        has_proofs: the cases hold what shows that connections lived on. Else a case that asks for such a proof has no
-        findings yet, and tells what it asks for; few do.
+        has_proofs: the cases contain proofs that connections were alive. Without it, a case that requests such a proof
+        has no findings yet, but its requests; few cases do.
         """
         judged = [_Case(case, self.controls, self.options) for case in cases]
         rows = [{"told": each.findings(self.left_out), "asked": each.asked()} for each in judged]
-        # Findings of a case that asks are held back: without the proof the reference would judge it differently.
+        # Findings of a case with requests are held back: without the proof the reference would judge it differently.
         return rows if has_proofs else [{**row, "told": []} if row["asked"] else row for row in rows]
 
     def function(self, *, has_proofs: bool) -> Callable[..., Column]:
-        """Return a function of Spark: from a column of cases to one of `JUDGED_TYPE`."""
+        """Return a Spark function from a column of cases to one of `JUDGED_TYPE`."""
 
         def work(cases: pa.Array) -> pa.Array:
             return pa.array(self.say((case.as_py() for case in cases), has_proofs=has_proofs), _ARROW)
@@ -100,7 +101,7 @@ class Judging:
 
 
 class _AskingFacts(Facts):
-    """Facts that note which proofs of life are asked for."""
+    """Facts that record which proofs of life are requested."""
 
     def __init__(self, events: Iterable[Event], options: Options, around: Surroundings) -> None:
         super().__init__(events, options, around)
@@ -108,8 +109,8 @@ class _AskingFacts(Facts):
 
     def proof_of_life(self, delivery: Event, after: Event) -> Event | None:
         if delivery.conn is not None and after.t1 is not None:
-            # With the clocks' difference added: only an answer that is later by
-            # any clock proves that the connection lived.
+            # With the clocks' difference added: only an answer that is later by any clock proves that the connection
+            # was alive.
             self.asked[delivery.conn, after.t1 + self.allowance_ns(delivery.node, after.node)] = None
         return super().proof_of_life(delivery, after)
 
@@ -119,13 +120,13 @@ class _Case:
         self._h, self._kind = rows[0]["h"], rows[0]["kind"]
         control = controls[self._h]
         own = [event_of(row) for row in rows if row["role"] == OWN]
-        # Witnesses may come several times, by different joins.
+        # Different joins may yield the same witness several times.
         others = dict.fromkeys(event_of(row) for row in rows if row["role"] == WITNESS)
         self._mids = {event.mid for event in own if event.mid is not None}
         dest = next((event.dest for event in own if event.dn is not None), None) if self._kind == ORDER else None
         around = dict.fromkeys([*others, *control.around([*own, *others], dest)])
         for event in own:
-            # An event must not appear twice, or the reference would count two deliveries of one message.
+            # No event may appear twice, or the reference would count two deliveries of one message.
             around.pop(event, None)
         events = sorted([*own, *around], key=_in_time)
         self._facts = _AskingFacts(events, options, control.surroundings(*self._mids))
@@ -163,7 +164,8 @@ def _row(h: str, found: Finding) -> dict[str, Any]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-# The findings of an audit as files, in a folder that loses nothing else by it: Spark empties the folder that it writes anew.
+# The findings of an audit as files, in a folder that contains nothing else: Spark empties the folder that it
+# overwrites.
 
 _PART = re.compile(r"part-.*\.parquet")
 _BESIDE = re.compile(r"_SUCCESS|\._SUCCESS\.crc|\.part-.*\.parquet\.crc")
@@ -171,9 +173,10 @@ _NAME_ANOTHER = "name a folder that does not exist, is empty, or has nothing but
 
 
 def write_findings(findings: DataFrame, place: str, histories: Sequence[Path | str]) -> None:
-    """Write findings into the folder `place` as Parquet; those of a former audit give way.
+    """Write findings into the folder `place` as Parquet; those of a former audit are replaced.
 
-    histories: what was audited. Raises `OptionError` when the folder has something else, or is, has or lies in a history.
+    histories: the audited histories. Raises `OptionError` when the folder has other content, or is, contains or lies in
+    a history.
     """
     # Again right before the write: an audit may take hours, and Spark's overwrite deletes the folder as it is then.
     check_place_of_findings(place, histories, findings.sparkSession)
@@ -181,12 +184,12 @@ def write_findings(findings: DataFrame, place: str, histories: Sequence[Path | s
 
 
 def check_place_of_findings(place: str, histories: Sequence[Path | str], session: SparkSession | None = None) -> None:
-    """Look that nothing is lost when findings are written into the folder `place`. Raises `OptionError`.
+    """Check that writing findings into the folder `place` destroys nothing. Raises `OptionError`.
 
-    session: None: before Spark starts, so that only what is on this machine is looked at.
+    session: None: before Spark starts, so that only local files are checked.
     """
     texts = [str(each) for each in histories]
-    # Asked before Spark starts, and again below with what Spark knows of links, wildcards and file systems.
+    # Checked before Spark starts, and again below with Spark's knowledge of links, wildcards and file systems.
     _check_apart(place, texts)
     path = local_path(place)
     if path is not None and path.exists():
@@ -239,7 +242,7 @@ def _is_of_findings(path: Path) -> bool:
 
 
 def _are_of_findings(session: SparkSession, places: Sequence[str | None]) -> bool:
-    """Say so of files that only Spark reaches; None: a folder of such a name."""
+    """Say whether files that only Spark reaches are findings; None: the name is that of a folder."""
     from pyspark.errors import PySparkException
 
     known = [literally(place) for place in places if place is not None]

@@ -1,7 +1,7 @@
 """Order and priority: which pairs of deliveries came in the wrong order.
 
-A consumer's deliveries may be more than one task can sort. So they are cut into blocks; what came before a
-block is one row of it, found from the blocks' maxima.
+A consumer's deliveries may be more than one task can sort. So they are cut into blocks; each block gets one row about
+its predecessors, computed from the blocks' maxima.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IS_QUEUE = "(dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%')"
 
 
 def broken_streams(screened: DataFrame) -> DataFrame:
-    """Return the consumers (`consumer`) that have a stream whose numbers do not rise, from what `screen` returned."""
+    """Return the consumers (`consumer`) that have a stream with decreasing numbers, from the result of `screen`."""
     blocks = screened.where("stream IS NOT NULL").groupBy("stream", "block").agg(
         *expressions(
             "bool_or(is_broken) AS is_broken",
@@ -42,7 +42,7 @@ def broken_streams(screened: DataFrame) -> DataFrame:
 
 
 def several_consumers(events: DataFrame, suspects: DataFrame) -> DataFrame:
-    """Return the consumers (`consumer`) that got a message of `suspects` (`k`) which came several times without the flag."""
+    """Return the consumers (`consumer`) that received a message of `suspects` (`k`) several times without the flag."""
     fresh = events.where(_IS_FRESH).selectExpr(
         f"{MESSAGE} AS k", "xxhash64(h, mid, dest, sub) AS line", "xxhash64(h, consumer) AS consumer"
     )
@@ -52,13 +52,15 @@ def several_consumers(events: DataFrame, suspects: DataFrame) -> DataFrame:
 
 
 def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> DataFrame:
-    """Return pairs: the delivery of a message that reached one of `consumers` after one that its session had sent later, and that one's.
+    """Return pairs of deliveries to one of `consumers`: a message, and one that its session had sent later and that was
+    delivered earlier.
 
     A pair has `g`, `kind`, the `consumer`, and `both`: digest, number and time of each.
 
     block: None: no consumer has so many deliveries that they must be cut into blocks.
 
-    Only the streams of these consumers are sorted again, now with all that the reference asks of each message.
+    Only the streams of these consumers are sorted again, now with all properties of each message that the reference
+    checks.
     """
     fresh = events.where(_IS_FRESH).selectExpr(
         f"{MESSAGE} AS k",
@@ -85,13 +87,13 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> Dat
             "struct(sn, -dn AS minus_dn, -t0 AS minus_t0, k) AS self",
         )
     )
-    # the first delivery with the greatest number is the one that others came after
+    # the first delivery with the greatest number is the one that the later ones should have preceded
     within = "max(self) OVER (PARTITION BY consumer, stream, block ORDER BY dn, t0 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     if block is None:
         seen = streams.selectExpr("*", f"{within} AS before")
     else:
         streams = kept(streams)
-        # One row for each block says what came before it, so that no task has to sort a whole stream.
+        # One row for each block describes its predecessors, so that no task has to sort a whole stream.
         most = streams.groupBy("consumer", "stream", "block").agg(expr("max(self) AS most"))
         earlier = most.selectExpr(
             "consumer",
@@ -112,7 +114,9 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> Dat
 
 
 def overtaken_urgent(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
-    """Return the pairs of which the first came to one of `consumers` right after the second, less urgent, though it was there."""
+    """Return the pairs of which the first reached one of `consumers` right after the second, of lower priority, though
+    it was available.
+    """
     deliveries = events.where("op = 'deliver' AND consumer IS NOT NULL").selectExpr(
         "xxhash64(h, consumer) AS consumer",
         f"coalesce(dn, 0L) DIV {block} AS block",
@@ -141,7 +145,7 @@ def overtaken_urgent(events: DataFrame, consumers: DataFrame, block: int) -> Dat
 
 
 def _unique_sends(events: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Return the sends of the messages in `wanted`, without those whose id was given twice."""
+    """Return the sends of the messages in `wanted`, without those whose id was used twice."""
     sends = events.where("op = 'send' AND mid IS NOT NULL").selectExpr(
         f"{MESSAGE} AS k",
         "xxhash64(dest) AS sent_to",
@@ -170,19 +174,19 @@ def _unique_sends(events: DataFrame, wanted: DataFrame) -> DataFrame:
                 "bool_and(keeps_order) AS keeps_order",
             )
         )
-        # An id that was given twice names two messages, and scheduled ones
-        # come when they are due: neither has an order.
+        # An id that was used twice names two messages, and scheduled messages arrive when they are due: neither has an
+        # order.
         .where("sends = 1 AND keeps_order")
     )
 
 
 def messages_of(pairs: DataFrame) -> DataFrame:
-    """Return the digests (`k`) of the messages of pairs."""
+    """Return the digests (`k`) of the messages in pairs."""
     return pairs.selectExpr("inline(both)").where("k IS NOT NULL").select("k")
 
 
 def pair_cases(found: DataFrame, pairs: DataFrame) -> DataFrame:
-    """Return the cases that pairs are: both deliveries, all sends of both messages, out of what `gathered` found of them."""
+    """Return the cases of pairs: both deliveries, and all sends of both messages, from the result of `gathered`."""
     each = pairs.selectExpr("g", "kind", "consumer", "posexplode(both) AS (place, one)").selectExpr(
         "g", "kind", "consumer AS by", "place", "one.k AS k", "one.dn AS its_dn", "one.t0 AS its_t0"
     )
@@ -200,30 +204,32 @@ def pair_cases(found: DataFrame, pairs: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Whom to look at closely."""
+    """The result of screening: messages and consumers to examine closely."""
 
     suspects: DataFrame
     """The digests (`k`) of messages."""
     came: frozenset[int] | None
-    """The same, where they came to the driver."""
+    """The same, if they were fetched to the driver."""
     number: int
-    """How many they are."""
+    """Their number."""
     consumers: DataFrame
     """The digests (`consumer`) of consumers whose deliveries may not be in order."""
     are_consumers: bool
-    """Whether there are such."""
+    """Whether there are such consumers."""
     has_several: bool
-    """Whether a message came several times without the flag of a redelivery: its consumers are to be looked at, too."""
+    """Whether a message was delivered several times without the redelivered flag: its consumers are examined, too."""
     lags_ns: Mapping[int, int]
     """By how much messages between two nodes seemed to arrive too early, by the digest of both nodes."""
 
     def here(self) -> frozenset[int]:
-        """Bring the digests of the suspects here, if they did not come yet."""
+        """Fetch the digests of the suspects to the driver, unless they are there."""
         return frozenset(self.suspects.toArrow().column("k").to_pylist()) if self.came is None else self.came
 
 
 def marks_of(screened: DataFrame, more: DataFrame | None, few: int) -> Marks:
-    """Return what `screen` has found, and the suspects in `more`; up to `few` rows come here."""
+    """Return the marks from the result of `screen`, and the suspects in `more`; up to `few` rows are fetched to the
+    driver.
+    """
     screened = kept(screened)
     # One row more than allowed says that there are too many, without a count.
     table = screened.limit(few + 1).toArrow()
@@ -269,7 +275,7 @@ def _there(screened: DataFrame, others: DataFrame | None) -> Marks:
 
 
 def _broken(rows: Iterable[Mapping[str, Any]]) -> set[int]:
-    """Return the consumers that have a stream whose numbers do not rise, as `ordering.broken_streams` does."""
+    """Return the consumers that have a stream with decreasing numbers, as `ordering.broken_streams` does."""
     blocks = sorted(
         (row["stream"], row["block"], row["least"], row["most"], row["is_broken"], row["consumer"])
         for row in rows
@@ -280,7 +286,7 @@ def _broken(rows: Iterable[Mapping[str, Any]]) -> set[int]:
         earlier = float("-inf")
         for _, its in groupby(of_stream, key=lambda row: row[1]):
             of_block = list(its)
-            # As in `broken_streams`: one of the two runs, by how many rows there are, and both must say the same.
+            # As in `broken_streams`: the number of rows decides which of the two runs, and both must agree.
             if any(row[4] for row in of_block) or min(row[2] for row in of_block) < earlier:
                 found.add(of_block[0][5])
             earlier = max(earlier, *(row[3] for row in of_block))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# Figures of a history for its report: how much passed when, how long messages took, what came again.
+# Figures of a history for its report: throughput over time, latency, and redeliveries.
 
 _MOMENTS = 60
 _PERCENTILES = (50, 90, 99)
@@ -28,9 +28,10 @@ _NS_PER_MS = 10**6
 def figures_of(events: DataFrame) -> dict[str, Any]:
     """Return figures as JSON has them.
 
-    `start_ns` and `width_ns` say when the first of the equally long moments began, and how long each is. `timeline` has a
-    row for each moment in which something was done: sends and deliveries that were done for sure, redeliveries, acknowledgements. `latency` has a row for each
-    destination: from the call of the send until the client had the message, in milliseconds, of first deliveries.
+    `start_ns` and `width_ns` are the start of the first of the equally long moments, and their length. `timeline` has a
+    row for each moment with events: sends and deliveries that certainly took effect, redeliveries, acknowledgements.
+    `latency` has a row for each destination: from the call of the send until the client had the message, in
+    milliseconds, of first deliveries.
     """
     span = events.where("op IN ('send', 'deliver', 'ack')").agg(*expressions("min(t0) AS least", "max(t0) AS most"))
     row = span.toArrow().to_pylist()[0]

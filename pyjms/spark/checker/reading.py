@@ -28,21 +28,21 @@ EVENT_SCHEMA = ", ".join(f"`{field.name}` {_NAMES[str(field.type)]}" for field i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A history, not yet read."""
+    """A history as a lazy table."""
 
     events: DataFrame
-    """The columns of `pyjms.history.events.Event`, and `h`, which tells histories apart that lie together."""
+    """The columns of `pyjms.history.events.Event`, and `h`, which identifies the history if several lie together."""
     cut_off: tuple[str, ...]
     """The processes whose buffered recording was not closed."""
 
 
 def read_history(session: SparkSession, directories: Sequence[Path | str], *, by_run: bool = False) -> Recorded:
-    """Return the history that lies in `directories` and the folders beneath.
+    """Return the history in `directories` and their subfolders.
 
     directories: local ones, whose journals are read as well, or URLs that Spark can read, such as ``hdfs://...``, of
-    which only Parquet files are.
-    by_run: each run is a history of its own; else all are taken as one, as `pyjms.history.read` does.
-    Raises `HistoryError` when there is none, or none at one of the URLs, and for a file that is none: Spark would pass over some of them.
+    which only Parquet files are read. by_run: each run is a history of its own; otherwise all are read as one, as
+    `pyjms.history.read` does. Raises `HistoryError` when there is none, or none at one of the URLs, and for a file that
+    is no history: Spark would silently skip some.
     """
     remote = [str(each) for each in directories if "://" in str(each)]
     local = [Path(each) for each in directories if "://" not in str(each)]
@@ -74,12 +74,12 @@ def read_history(session: SparkSession, directories: Sequence[Path | str], *, by
 
 
 def _is_hidden(path: Path) -> bool:
-    """Say whether Spark passes over a file because of its name, whoever names it."""
+    """Say whether Spark skips a file because of its name, even if the file is named explicitly."""
     return path.name.startswith(("_", "."))
 
 
 def _check_remote(session: SparkSession, place: str) -> None:
-    """Look at the files of a URL. Raises `HistoryError` where there is none, and for those that Spark passes over without a word."""
+    """Check the files of a URL. Raises `HistoryError` if there are none, and for files that Spark would silently skip."""
     files = [
         each
         for folder in matches(session, place)
@@ -99,7 +99,7 @@ def _check_remote(session: SparkSession, place: str) -> None:
 
 
 def _check_events(events: DataFrame, remote: Sequence[str]) -> None:
-    """Raise `HistoryError` where Spark reads no events, or rows that are none: what a file lacks is null then."""
+    """Raise `HistoryError` if Spark reads no events, or rows that are no events: columns that a file lacks are null."""
     wrong = events.where(" OR ".join(f"{name} IS NULL" for name in COMPULSORY))
     # Spark fills columns that a file lacks with NULL instead of failing, so a foreign file looks like empty events.
     for name in [row[0] for row in wrong.selectExpr("input_file_name()").limit(1).collect()]:
@@ -116,5 +116,5 @@ def table_of(events: Sequence[Event]) -> pa.Table:
 
 
 def event_of(row: dict[str, object]) -> Event:
-    """Return the event that a row is; columns that no event has are left out."""
-    return Event(*_VALUES(row))  # the schema says what they are
+    """Return the event of a row; columns that no event has are left out."""
+    return Event(*_VALUES(row))  # the schema fixes their types

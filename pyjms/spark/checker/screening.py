@@ -2,8 +2,8 @@
 
 All events of a message in a channel (a queue, or a subscription of a topic) become one row of numbers: strings are
 replaced by 64-bit digests, conditions are bits. A message is cleared when its row shows the usual life: sent once,
-delivered once, settled once, in time; or given back in between, and delivered again with the flag. Everything else is a *suspect*, and
-judged later. Where two messages share a digest, both are suspects.
+delivered once, settled once, in time; or requeued in between, and redelivered with the flag. Every other message is a
+*suspect*, and judged later. Where two messages share a digest, both are suspects.
 
 Order is screened in the same pass. The numbers of a stream must rise over the deliveries of a consumer. The deliveries are cut into
 blocks, so that no group is too large for one task: within a block each number is compared with the one before it, between blocks the blocks'
@@ -23,35 +23,36 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BLOCK = 1 << 20
-"""So many deliveries of a consumer are looked at by one task."""
+"""The number of deliveries to a consumer that one task examines."""
 
 MESSAGE = "xxhash64(h, mid)"
-"""The digest that stands for a message."""
+"""The digest that identifies a message."""
 
 _FOREVER_NS = (1 << 63) - 1
 _SLACK_NS = 10**9
-_ANOTHER_NODE_NS = 10**8  # Facts allows clocks to differ by this much at least
+_ANOTHER_NODE_NS = 10**8  # Facts allows at least this difference between clocks
 
-# What a row may have on it
+# The bits of a row
 (_REFUSED, _SURE, _UNCOMMITTED, _LATE, _ODD, _CONSUMED, _GIVEN_BACK, _COMMIT_ELSEWHERE) = (1 << bit for bit in range(8))
 _FRESH, _SPARED = 1 << 8, 1 << 9
 _ALL_BITS = (1 << 10) - 1
 
-# What was done, as a number, in a row above its bits: those first that show a message; above it priority and mode
+# The kind of an event, as a number, in a row above its bits: the kinds that show a message first; above it priority and
+# mode
 _SEND, _DELIVER, _BROWSE, _ACK, _RECOVER = range(1, 6)
 _DONE_AT, _PM_AT = 10, 13
 
 _IS_KNOWN = 1 << 10  # added to priority and mode, so that none is 0
-_OF_DELIVERY = 1 << 12  # added to these where a delivery says them: then those of the send do not count
-_TO_ALL = 1 << 20  # so many transactions, of a hundred bytes each, are sent to all who screen
+_OF_DELIVERY = 1 << 12  # added to priority and mode from a delivery: then those of the send do not count
+_TO_ALL = 1 << 20  # up to this number of transactions, of a hundred bytes each, is broadcast to all executors
 
-# One counter each, of 12 bits; who overflows one has the next, and so no usual life
+# Counters of 12 bits each; one that overflows changes the next, which is then no usual life either
 _ONE_SEND, _ONE_DELIVERY, _ONE_SETTLEMENT, _ONE_FRESH, _ONE_SIGHT = (1 << 12 * place for place in range(5))
 _BITS = 0xFFF
 
 
 def transaction_ends(events: DataFrame) -> DataFrame:
-    """Return what is known of each local or distributed transaction that somebody ended."""
+    """Return the facts about each local or distributed transaction that was ended."""
     ends = events.where("op IN ('commit', 'rollback') AND tx IS NOT NULL").selectExpr(
         "xxhash64(h, tx) AS tx_key",
         "op = 'commit' AS is_commit",
@@ -82,20 +83,22 @@ def screen(
     expiry_allowance_ms: int,
     block: int,
 ) -> DataFrame:
-    """Return few rows: suspects (`suspect`: the digest), streams by block, and differences of clocks.
+    """Return the results of screening, which are few rows: suspects (`suspect`: the digest), streams by block, and
+    differences of clocks.
 
-    Columns: suspect, stream, consumer, block, is_broken, least, most, lag_pair, lag_ns, `strange` (the
-    consumer of a delivery whose order could not be looked at here), `is_several` (a message came for the first time several times).
+    Columns: suspect, stream, consumer, block, is_broken, least, most, lag_pair, lag_ns, `strange` (the consumer of a
+    delivery whose order could not be checked here), `is_several` (several deliveries of a message had no redelivered
+    flag).
     """
     rows = _messages(events, controls, overview, expiry_allowance_ms)
-    # Each message has about three rows: to sum up what a task has of it, before they meet, takes longer than to send it.
+    # Each message has about three rows: combining a task's rows before the shuffle takes longer than sending them.
     rows = rows.repartition("k").selectExpr("*", *_UNPACKED)
     by_message = rows.groupBy("k", "ds").agg(*expressions(*_AGGREGATES))
     has_spared = any(control.without_local() for control in controls.values())
     judged = by_message.selectExpr("*", *_COUNTS).selectExpr(
         *_judged(overview.has_one_clock, has_spared), _block(block)
     )
-    # Messages that are cleared and belong to no stream say nothing more and leave here.
+    # Messages that are cleared and belong to no stream are dropped here.
     kept = judged.where("suspect IS NOT NULL OR stream IS NOT NULL OR lag_ns > 0")
     has_blocks = any(each.most_dn >= block for each in overview.readers)
     return _by_block(kept) if has_blocks or not overview.has_one_clock else _by_message(kept)
@@ -106,7 +109,9 @@ _IS_LESS = "coalesce(sn < lag(sn) OVER (PARTITION BY {} ORDER BY dn, sn DESC), f
 
 
 def _by_message(kept: DataFrame) -> DataFrame:
-    """Return what was found where no consumer has more than one block and there is one clock: what is in order says nothing then."""
+    """Return the results if no consumer has more than one block and there is one clock: then streams in order need no
+    rows.
+    """
     seen = kept.selectExpr(
         "coalesce(stream, suspect) AS key", "suspect", "consumer", "dn", "sn", "strange", "is_several"
     )
@@ -183,7 +188,7 @@ def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -
         return rows.selectExpr(
             "*",
             "false AS is_sure",
-            # As below for transactions that were not ended: without ends there are no others.
+            # As below for transactions that were not ended: here none was ended.
             "NOT is_branch AS is_never",
             "CAST(NULL AS BIGINT) AS commit_t0",
             "CAST(NULL AS BIGINT) AS commit_t1",
@@ -200,14 +205,14 @@ def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -
         "coalesce(is_sure, false) AS is_sure",
         # A branch that was not ended may be prepared and committed later; local
         # work that was not ended never becomes visible.
-        "coalesce(is_never, NOT is_branch) AS is_never",  # nobody ended it
+        "coalesce(is_never, NOT is_branch) AS is_never",  # no event ends it
     )
 
 
 def _with_subscriptions(
     rows: DataFrame, session: SparkSession, controls: Mapping[str, Control], overview: Overview
 ) -> DataFrame:
-    """Give each message of a topic a row for each subscription that may get it."""
+    """Give each message of a topic a row for each subscription that may receive it."""
     windows = [row for h, control in controls.items() for row in _windows(h, control)] if overview.has_topics else []
     if not windows:
         return rows.selectExpr("* EXCEPT (ds)", "ds", "false AS is_expected")
@@ -229,7 +234,9 @@ def _with_subscriptions(
 
 
 def _windows(h: str, control: Control) -> list[tuple[object, ...]]:
-    """Return, for each subscription, when it may have got messages, and when it should have got them."""
+    """Return, for each subscription, the period in which it may have received messages, and that in which it should
+    have received them.
+    """
     due = {life.channel: (life.begun.t1, _FOREVER_NS if life.end is None else life.end.t0) for life in control.lives()}
     found: list[tuple[object, ...]] = []
     for dest, sub, made in control.subscriptions():
@@ -245,7 +252,7 @@ def _windows(h: str, control: Control) -> list[tuple[object, ...]]:
 
 
 def _with_spared(rows: DataFrame, session: SparkSession, controls: Mapping[str, Control]) -> DataFrame:
-    """Mark the deliveries of consumers that want no messages of their own connections."""
+    """Mark the deliveries of noLocal consumers."""
     spared = [(h, consumer) for h, control in controls.items() for consumer in control.without_local()]
     if not spared:
         return rows.selectExpr("*", "false AS is_spared")
@@ -276,7 +283,7 @@ def _flags(late_ns: int, has_one_clock: bool) -> str:
 def _packed(has_one_clock: bool) -> tuple[str, ...]:
     """Return the columns that go through the shuffle: few, as these are most of its work, so one serves sends and deliveries.
 
-    has_one_clock: a send and its commit can be compared with each other, so the later of both tells from when on it may be seen.
+    has_one_clock: a send and its commit can be compared, so the message may be visible from the later of both on.
     """
     commit_t0 = f"IF(o = {_SEND} AND has_tx, commit_t0, NULL)"
     sent_t0 = f"greatest(t0, {commit_t0})" if has_one_clock else "t0"
@@ -344,10 +351,10 @@ _HAS_ORDER = "sends = 1 AND fresh = 1 AND sn IS NOT NULL"
 
 
 def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
-    """Return what is said of each message.
+    """Return the verdict on each message.
 
-    has_one_clock: each history was recorded on one node. has_spared: a consumer wants no messages of its own connection.
-    Where not, Spark leaves out what is aggregated for it.
+    has_one_clock: each history was recorded on one node. has_spared: there is a noLocal consumer. If not, Spark leaves
+    out the aggregations for it.
     """
     is_early = "coalesce(seen_t1 < sent_t0, false)"
     if not has_one_clock:
@@ -384,12 +391,14 @@ def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
 
 
 def _came_again(has_one_clock: bool, has_spared: bool) -> str:
-    """Return the condition that a message came, was given back, came again and was consumed, each after the other by any clock.
+    """Return the condition that a message was delivered, requeued, delivered again and consumed, in this order by any
+    clock.
 
-    It came again with the flag, else `again_t1` is NULL; and without it before, else that is the first time it was seen.
+    The second delivery has the flag, otherwise `again_t1` is NULL; and an earlier one has not, otherwise the second is
+    the first time it was seen.
     """
     is_each_once = f"deliveries = 2 AND settlements = 2 AND bits & {_GIVEN_BACK} <> 0 AND bits & {_CONSUMED} <> 0"
-    # The first delivery is given back; the second, which is another one, is consumed.
+    # The first delivery is requeued; the second, a different one, is consumed.
     is_each_its_own = "held = settled AND back = 0 AND held <> 0"
     in_order = "seen_t1 < again_t1 AND back_t0 <= again_t1 AND again_t1 <= settled_t0"
     conditions = [is_each_once, is_each_its_own, in_order, "sights = 0"]

@@ -1,6 +1,6 @@
-"""``pyjms pipeline``: what outgrows one machine, on Spark.
+"""``pyjms pipeline``: work on Spark that one machine cannot hold.
 
-A command's module is imported when it is asked for, or when help is; none of them imports PySpark until it runs.
+A command's module is imported when the command, or help, is requested; none of them imports PySpark until it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``pyjms pipeline archive``: a destination into files, by the day."""
+"""``pyjms pipeline archive``: a destination into files, in a folder for each day."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def archive_command(
         who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
         options = source_options(url, destination, group, **who, looks=dry_run)
         if dry_run:
-            check_broker(url=url, credentials=credentials)  # else each task looks for it, one after the other
+            check_broker(url=url, credentials=credentials)  # otherwise each task looks for it, one after the other
         session = make_session("pyjms archive", master=master, log_level=log_level(verbose))
         if dry_run:
             _tell(as_json, 0, _waiting(session, url, destination, options))

@@ -76,7 +76,7 @@ def audit_command(
         for place in (*directories, *([] if findings is None else [findings])):
             check_folder(place)
         if findings is not None:
-            # What is on this machine is looked at before Spark starts, the rest as soon as there is a session.
+            # Local files are checked before Spark starts, the rest as soon as there is a session.
             check_place_of_findings(findings, directories)
         if report is not None:
             check_page(report)

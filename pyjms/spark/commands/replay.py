@@ -87,7 +87,7 @@ def replay_command(
         check_form(form)
         check_folder(directory)
         check_job(job)
-        # Parsed and dropped: a wrong URL or destination is told before Spark starts.
+        # Parsed and dropped: a wrong URL or destination is reported before Spark starts.
         parse_options({"url": url, **({} if to is None else {"destination": to}), **options})
         read_credentials(credentials)
         session = make_session("pyjms replay", master=master, log_level=log_level(verbose))

@@ -1,4 +1,4 @@
-"""``pyjms pipeline report``: what passed through each destination."""
+"""``pyjms pipeline report``: the traffic of each destination."""
 
 from __future__ import annotations
 

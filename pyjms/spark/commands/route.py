@@ -92,7 +92,7 @@ def route_command(
     """
     from pyjms.spark.pipelines import route, would_go
 
-    # Read before Spark starts: rules that are wrong are told at once.
+    # Read before Spark starts: wrong rules are reported at once.
     rules = _rules_of(file)
     made: dict[int, int] = {}
     with errors_told("route", verbose=verbose), metering(metrics) as meter:
@@ -100,7 +100,7 @@ def route_command(
         who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
         options = source_options(url, source, group, **who, looks=dry_run)
         if dry_run:
-            check_broker(url=url, credentials=credentials)  # else each task looks for it, one after the other
+            check_broker(url=url, credentials=credentials)  # otherwise each task looks for it, one after the other
         session = make_session("pyjms route", master=master, log_level=log_level(verbose))
         if dry_run:
             _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)
@@ -116,7 +116,7 @@ def route_command(
             once=once,
             every=f"{every} milliseconds",
             options={"maxMessagesPerBatch": batch, "failOnDataLoss": fail_on_data_loss, **options},
-            # Batches are made on a thread of Spark's callback, and told here when their progress report appears.
+            # Batches are made on the thread of Spark's callback, and reported here when their progress report appears.
             made=made.__setitem__,
         )
         with stop_wanted() as wanted:

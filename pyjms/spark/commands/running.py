@@ -1,4 +1,4 @@
-"""What the commands on Spark share: options, a session, the progress and the metrics of a query, and a clean stop."""
+"""The shared part of the commands on Spark: options, a session, the progress and metrics of a query, and a clean stop."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FailOnDataLoss: TypeAlias = Annotated[
     ),
 ]
 MOST: Final = 2**31 - 1
-"""The largest number that Spark counts messages of a batch with."""
+"""The largest number by which Spark can limit the messages of a batch."""
 Batch: TypeAlias = Annotated[
     int, typer.Option(help="So many messages has one batch at most.", min=1, max=MOST, metavar="NUMBER")
 ]
@@ -89,7 +89,7 @@ Page: TypeAlias = Annotated[
 ]
 
 
-# What the commands that read a destination say of it: a queue, or the durable subscription of a topic.
+# The options of a source, for the commands that read a destination: a queue, or the durable subscription of a topic.
 
 
 def source_options(
@@ -102,15 +102,16 @@ def source_options(
     credentials: str | None,
     looks: bool,
 ) -> dict[str, str]:
-    """Return the source's options for what a person has given, besides the first three. Raises `OptionError`, before Spark starts.
+    """Return the source's options for a command's arguments, without the first three. Raises `OptionError`, before
+    Spark starts.
 
-    looks: nothing is to be changed, which cannot be done to a subscription.
+    looks: the command must change nothing, which is impossible with a subscription.
     """
     given = {"clientId": client_id, "subscription": subscription, "credentials": credentials}
     options = {name: value for name, value in given.items() if value is not None}
     plain = {name: value for name, value in options.items() if name == "credentials"}
-    # Without subscription and client id at first: errors about those should
-    # name the command's flags, not Spark's options.
+    # Without subscription and client id at first: errors about these should name the command's flags, not Spark's
+    # options.
     address = parse_options({"url": url, "destination": destination, "readerGroup": group, **plain}).destination
     is_topic = address is not None and address.kind is AddressKind.TOPIC
     if not is_topic and len(options) > len(plain):
@@ -127,7 +128,7 @@ def source_options(
     if is_topic and looks:
         raise OptionError(f"{destination}: --dry-run looks at a queue; what a subscription has cannot be looked at")
     parse_options({"url": url, "destination": destination, **options})
-    # Read here only to hear of a missing file before Spark starts, which takes seconds.
+    # Read here only to report a missing file before Spark starts, which takes seconds.
     read_credentials(credentials)
     return options
 
@@ -137,28 +138,30 @@ _SLOW, _STARTS = "Python worker failed to connect back", 15
 
 
 def log_level(verbose: bool) -> str:
-    """Return the level of Spark's log for a command: it says nothing unless that is asked for, as the command tells what went wrong."""
+    """Return the level of Spark's log for a command: off unless `verbose`, as the command reports errors itself."""
     return "ERROR" if verbose else "OFF"
 
 
 def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
-    """Tell why a command cannot do what it was asked to."""
+    """Report why a command cannot do what was requested."""
     complain(f"pyjms pipeline {command}", text)
     return typer.Exit(code)
 
 
 _OURS = re.compile(r"^pyjms[\w.]*\.\w+: (.+)$", re.MULTILINE)
-"""How Python shows an exception of this project at the end of a traceback."""
+"""The form of an exception of this project at the end of a Python traceback."""
 _JAVAS = re.compile(r"^(?:: |Caused by: )[\w.$]+: (?!Exception thrown in awaitResult)(.+)$", re.MULTILINE)
-"""How Java shows one. Where rows come as Arrow the first has only waited for another, which has failed."""
+"""The form of an exception in Java. Where rows come as Arrow, the first one only waited for another, which has failed."""
 
 
 _PYTHONS = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w[\w.]*(?:: .+)?)$", re.MULTILINE)
-"""How Python shows any other one, of the processes that Spark has started."""
+"""The form of any other exception in Python, in the processes that Spark has started."""
 
 
 def spark_reason(error: Exception) -> str:
-    """Return why Spark failed, in one line of all that it tells: our own last word; else Java's; else Python's; else the first line."""
+    """Return the reason of Spark's error, in one line: our own last exception; or else Java's, Python's, or the first
+    line.
+    """
     text = str(error)
     # The last one: a traceback shows causes first, and our own text at the end says what to do.
     if ours := _OURS.findall(text):
@@ -175,7 +178,7 @@ _TOLD_BY_PY4J = re.compile(r".*\n: ")
 
 
 def is_jvm_gone(error: Exception) -> bool:
-    """Say whether an error of Py4J's, or of the socket beneath, means that Spark's JVM has died."""
+    """Say whether an error of Py4J, or of its socket, means that Spark's JVM has died."""
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
@@ -187,7 +190,7 @@ def is_jvm_gone(error: Exception) -> bool:
     if process is None:
         return False
     try:
-        process.wait(_DIES_S)  # its sockets close a moment before it can be waited for
+        process.wait(_DIES_S)  # its sockets close a moment before its exit can be seen
     except subprocess.TimeoutExpired:
         return False
     return True
@@ -195,20 +198,21 @@ def is_jvm_gone(error: Exception) -> bool:
 
 _DIES_S = 2.0
 _ASKED_WRONGLY = (
-    f"{OptionError.__module__}.{OptionError.__qualname__}: ",  # by who ran in a process of Spark's
+    f"{OptionError.__module__}.{OptionError.__qualname__}: ",  # the reason comes from code in a process of Spark's
     "org.apache.hadoop.fs.UnsupportedFileSystemException: ",
     "[DATA_SOURCE_NOT_FOUND]",
-    "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.",  # of a file system that needs another package
+    "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.",  # the file system needs another package
 )
 _GONE = "Spark's JVM is gone: start the command again with the same words, and it goes on where it was"
 
 
 @contextmanager
 def errors_told(command: str, code: int = FAILED, *, verbose: bool = False) -> Iterator[None]:
-    """Have what Spark, the broker and missing parts say end a command in one line, the cause first, with its exit code.
+    """Make errors of Spark, the broker and missing packages end a command with one line, the cause first, and its exit
+    code.
 
-    code: of what goes wrong on the way; what cannot be done as it was asked for has `CANNOT_BE_USED` in any case. verbose: all that was said
-    is shown before.
+    code: for errors while running; a request that cannot be done has `CANNOT_BE_USED` in any case. verbose: the whole
+    output of the error is shown before.
     """
     try:
         spark_sql()
@@ -239,12 +243,12 @@ def errors_told(command: str, code: int = FAILED, *, verbose: bool = False) -> I
 
 @contextmanager
 def _contexts_untold() -> Iterator[None]:
-    """Have PySpark not log, as JSON on standard error, what it raises as well."""
+    """Keep PySpark from logging, as JSON on standard error, the errors that it also raises."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
     before = [each.disabled for each in loggers]
-    # PySpark logs an error of a query as JSON on standard error, and raises it as well.
+    # PySpark logs an error of a query as JSON on standard error, and also raises it.
     for each in loggers:
         each.disabled = True
     try:
@@ -256,7 +260,7 @@ def _contexts_untold() -> Iterator[None]:
 
 @contextmanager
 def stop_wanted() -> Iterator[threading.Event]:
-    """Give an event that Ctrl-C and SIGTERM set, so that a pipeline ends in order."""
+    """Yield an event that Ctrl-C and SIGTERM set, so that a pipeline ends in order."""
     wanted = threading.Event()
     with told_of_signals(wanted.set):
         yield wanted
@@ -264,7 +268,7 @@ def stop_wanted() -> Iterator[threading.Event]:
 
 @contextmanager
 def ended_at_once(command: str) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM end a command that only reads: it tells so, and its exit code is `FAILED`."""
+    """Make Ctrl-C and SIGTERM end a command that only reads: it reports this, and its exit code is `FAILED`."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
@@ -282,25 +286,25 @@ def ended_at_once(command: str) -> Iterator[None]:
 
 
 def follow(start: Callable[[], StreamingQuery], wanted: threading.Event, what: str, hear: Callable[[Any], None]) -> int:
-    """Start a query and tell each batch until it ends or somebody wants it to; return how many messages it has moved.
+    """Start a query and report each batch until it ends or `wanted` is set; return how many messages it has moved.
 
-    hear: is given Spark's progress report of each batch that moved something. Spark gives a Python process ten seconds to
-    start, and no setting alters that: on a busy machine the query is started again, which loses and repeats nothing.
-    Raises what the query raised.
+    hear: called with Spark's progress report of each batch that moved messages. Spark gives a Python process ten
+    seconds to start, and no setting changes that: on a busy machine the query is started again, which loses and repeats
+    nothing. Raises what the query raised.
     """
-    # One for all attempts: a query that starts again reports batches with growing numbers, and none twice.
+    # One for all attempts: a restarted query reports batches with growing numbers, and none twice.
     told_of = _Told(what, hear)
     for attempt in range(1, _STARTS + 1):
         query = start()
         try:
             _watch(query, wanted, told_of)
         finally:
-            # Also when `hear` raised, as for a full disk: the query would go on unseen in its JVM.
+            # Also when `hear` raised, as for a full disk: otherwise the query would continue unseen in its JVM.
             query.stop()
         problem = query.exception()
         if problem is None:
             break
-        # Spark gives a Python process ten seconds to start, and no setting alters that; a busy machine needs more.
+        # Spark gives a Python process ten seconds to start, and no setting changes that; a busy machine needs more.
         if attempt == _STARTS or _SLOW not in str(problem) or wanted.is_set():
             raise problem
         note("this machine is busy, and a Python process of Spark's took too long to start: once more")
@@ -308,7 +312,7 @@ def follow(start: Callable[[], StreamingQuery], wanted: threading.Event, what: s
 
 
 class _Told:
-    """What was told of a query so far."""
+    """The reports shown for a query so far."""
 
     def __init__(self, what: str, hear: Callable[[Any], None]) -> None:
         self._what = what
@@ -317,10 +321,10 @@ class _Told:
         self.moved = 0
 
     def look(self, query: StreamingQuery) -> None:
-        """Tell the batches that were not told yet."""
+        """Report the new batches."""
         for progress in query.recentProgress:
             number, rows = int(progress["batchId"]), int(progress["numInputRows"])
-            # Spark shows its last reports again at each look, and reports triggers that had nothing to do.
+            # Spark returns its last reports again at each call, and reports triggers that had nothing to do.
             if number > self._last and rows:
                 self._last = number
                 self.moved += rows
@@ -332,7 +336,7 @@ class _Told:
 
 def _watch(query: StreamingQuery, wanted: threading.Event, told_of: _Told) -> None:
     while True:
-        # Asked before the reports are read: a last batch that ends in between would otherwise not be told.
+        # Read before the reports: otherwise a last batch that ends in between would not be reported.
         is_running = query.isActive
         told_of.look(query)
         if not is_running:
@@ -361,19 +365,21 @@ class BatchDone:
     batch: int
     messages_in: int
     messages_out: int
-    """Written: of a route, with copies for several targets."""
+    """Messages written: of a route, including copies for several targets."""
     seconds: float
-    """How long the batch took."""
+    """The duration of the batch."""
     ended_ms: int
-    """When it was done, in milliseconds since 1970 UTC."""
+    """The time of its end, in milliseconds since 1970 UTC."""
     lag_seconds: float | None
-    """How long before that its newest message had been sent; None: its messages say no time, or the pipeline is a replay."""
+    """The age of its newest message at that time; None: the messages have no times, or the pipeline is a replay."""
     left: int | None
-    """How many messages are known to come and not done: of ``--once`` and of a replay all; else those that are reserved."""
+    """How many known messages are not done: of ``--once`` and of a replay all; otherwise those that are reserved."""
 
 
 def batch_done(pipeline: str, name: str, progress: Any, messages_out: int | None = None) -> BatchDone:
-    """Return what Spark's progress report of a query says about its last batch. messages_out: None: as many as came in."""
+    """Return the figures of a query's last batch from Spark's progress report. messages_out: None: the same as
+    received.
+    """
     seconds = float(progress["durationMs"].get("triggerExecution", 0)) / 1000
     # Spark's time stamp is the start of the trigger.
     ended_ms = round(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000 + seconds * 1000)
@@ -396,13 +402,13 @@ def _lag(observed: Mapping[str, Any], ended_ms: int) -> float | None:
 
     row = observed.get(NEWEST)
     newest_ms = None if row is None else row["newest_ms"]
-    # The clock of a sender may be ahead of this machine's.
+    # A sender's clock may be ahead of this machine's.
     return None if newest_ms is None else max(0.0, (ended_ms - newest_ms) / 1000)
 
 
 def _left(sources: Any) -> int | None:
     numbers = [_number(source[name]) for source in sources for name in ("latestOffset", "endOffset")]
-    # An offset is missing until the planner has opened its source, and only one source has a single difference.
+    # An offset is missing until the planner has opened its source, and only a single source has one difference.
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
     return max(0, numbers[0] - numbers[1])
@@ -414,16 +420,16 @@ def _number(offset: Any) -> int | None:
 
 
 class Meter(ABC):
-    """Hears of each batch. Use it from one thread."""
+    """Receives the figures of each batch. Not thread-safe."""
 
     @abstractmethod
     def hear(self, done: BatchDone) -> None:
-        """Tell a batch. Raises `OSError`."""
+        """Record a batch. Raises `OSError`."""
 
 
 class _Deaf(Meter):
     def hear(self, done: BatchDone) -> None:
-        """Do nothing: nobody asked."""
+        """Do nothing: no metrics are requested."""
 
 
 class _Lines(Meter):
@@ -467,8 +473,8 @@ class _Prometheus(Meter):
         self._seconds.labels(*labels).set(done.seconds)
         self._ended.labels(*labels).set(done.ended_ms / 1000)
         for gauge, value in ((self._lag, done.lag_seconds), (self._left, done.left)):
-            # A gauge without a value keeps its former one: Prometheus has no
-            # NULL, and 0 would mean that nothing is left.
+            # A gauge without a value keeps its former one: Prometheus has no NULL, and 0 would mean that nothing
+            # remains.
             if value is not None:
                 gauge.labels(*labels).set(value)
         if self._path is not None:
@@ -477,8 +483,8 @@ class _Prometheus(Meter):
 
 @contextmanager
 def metering(where: str | None) -> Iterator[Meter]:
-    """Give who hears of batches, until the pipeline ends. Raises `OSError` when the file cannot be written or the port
-    not opened, `OptionError` for a port that none is, and for a file that cannot be.
+    """Yield the meter for a pipeline's batches, until the pipeline ends. Raises `OSError` when the file cannot be
+    written or the port not opened, `OptionError` for an invalid port or file.
     """
     port = None if where is None else _PORT.fullmatch(where)
     if where is None:
@@ -513,5 +519,5 @@ def _served(host: str, port: int) -> Iterator[Meter]:
     finally:
         server.shutdown()
         server.server_close()
-        # The port is free when the command ends: a second one may be started at once.
+        # The port is free when the command ends: a second command may start at once.
         thread.join()
