@@ -1,4 +1,4 @@
-"""Close something once: one thread does it, and all others that want it return when it is done."""
+"""Close something once: one thread does it, and all others that ask for it return when it is done."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from pyjms.spi.errors import ProviderError
 
 
 class CloseOnce:
-    """Lets one thread end a session or a connection. Any thread.
+    """Runs the close of a session or a connection once. Any thread.
 
-    The lock guards nothing: it is the right to end the session or the connection.
+    The lock guards no data: its owner is the thread that closes.
     """
 
     __slots__ = ("_is_begun", "_is_done", "_right")
 
     def __init__(self) -> None:
-        # Reentrant, as a session that ends removes itself from its connection, perhaps in the midst of the
-        # connection's close. Entered by `with`, it is released whatever interrupts its thread (decision 0104).
+        # Reentrant, as a session that closes removes itself from its connection, perhaps during the connection's close. Entered
+        # by `with`, it is released even if its thread is interrupted (decision 0104).
         self._right = RLock()
         self._is_begun = False
         self._is_done = False
 
     @classmethod
     def ended(cls) -> Self:
-        """Return one that is over, as nobody is left who could do anything."""
+        """Return an instance that is closed already, for a forked child, in which no thread could close."""
         made = cls()
         made._is_done = True
         return made
 
     def do(self, end: Callable[[], None]) -> None:
-        """Call `end`, or wait for the thread that does; in that very thread return at once.
+        """Call `end`, or wait for the thread that is calling it; a nested call by that same thread returns at once.
 
-        Raises what `end` raises. After a `ProviderError` it has ended. If the thread is interrupted, the next one that comes, or waits, calls its
-        own `end`: so that must be something that may be repeated.
+        Raises what `end` raises. After a `ProviderError` it counts as closed. If the thread is interrupted, the next caller, or one that
+        waits, calls its own `end`: so `end` must be repeatable.
         """
         if self._is_done:
             return
@@ -50,8 +50,7 @@ class CloseOnce:
                 end()
                 self._is_done = True
             except ProviderError:
-                # The broker minded, and the object is closed all the same;
-                # any other error leaves the close to the next caller.
+                # The broker refused, and the object is closed all the same; any other error leaves the close to the next caller.
                 self._is_done = True
                 raise
             finally:

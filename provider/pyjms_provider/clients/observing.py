@@ -1,6 +1,6 @@
-"""What observers see of a connection of ``vm://``, which is also what serves the clients of other protocols. Any thread.
+"""Snapshots of ``vm://`` connections, which also serve the clients of other protocols, for management. Any thread.
 
-A view is as it was at one moment; the next may differ.
+A view shows one moment; the next one may differ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerView:
-    """Who receives from a queue or a subscription."""
+    """One consumer of a queue or a subscription."""
 
     name: str
     """Of the consumer within its session."""
@@ -23,7 +23,7 @@ class ConsumerView:
     selector: str | None
     priority: int
     is_browser: bool
-    """Whether it takes nothing."""
+    """Whether it only browses, and takes no message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class ConnectionView:
 
 
 def look_at(connection: VmConnection) -> ConnectionView:
-    """Return what there is to see of a connection."""
+    """Return a snapshot of a connection."""
     # Copied under the lock; the locks below are taken after it is released, one at a time.
     with connection._lock:  # noqa: SLF001 - the connection's own view, which would make its module too long
         sessions = list(connection._sessions)  # noqa: SLF001

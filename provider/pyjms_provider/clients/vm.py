@@ -1,4 +1,4 @@
-"""The transactions of a session at a broker in this process: a local one, or work in the branch of a distributed one."""
+"""The provider of ``vm://``: connections, sessions and consumers of a broker in this process, with local and distributed transactions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 class VmTransactions(ProviderSession):
-    """The part of a session that begins and ends transactions; what is done in them is `VmSession`'s."""
+    """The part of a session that begins and ends transactions, local ones and XA branches; `VmSession` adds what is done in them."""
 
     def __init__(self, host: VirtualHost, name: str, receiving: ConsumerSession, *, transacted: bool) -> None:
         self._host = host
@@ -89,14 +89,14 @@ class VmTransactions(ProviderSession):
         self._lock = Lock()
         self._closed = False
         self._refusal: ProviderError | None = None
-        """What every call raises in a process that was forked from the broker's."""
+        """The error that every call raises in a process that was forked from the broker's."""
         self._unit: UnitOfWork | None = None
         self._limit = host.time_limit if transacted and host.time_limit.timeout_ms else None
         self._timed: OpenTransaction | None = None
         self._was_too_long = False
         self._branch: Branch | None = None
         self._unanswered: dict[Xid, Branch] = {}
-        """What was being committed when the store did not answer: the next call about it tells what became of it."""
+        """Branches whose commit the store did not answer: the next commit of one reports its outcome."""
         self._branch_timeout_s = 0
         self._has_branches = False
 
@@ -108,7 +108,7 @@ class VmTransactions(ProviderSession):
             return branch.unit
         unit = self._unit
         if unit is None:
-            # Looked at once more under the lock, which `close` takes: a unit that is opened later would stay open.
+            # Checked again under the lock that `close` takes: a unit opened after the close would stay open.
             with self._lock:
                 if self._closed:
                     raise self._closed_error()
@@ -124,14 +124,14 @@ class VmTransactions(ProviderSession):
         self._host.work(self._commit)
 
     def _commit(self, join: Callable[[], JoinedTransaction] | None = None) -> None:
-        """Commit what was done; `join`: together with what the application has done."""
+        """Commit the open unit of work; with `join`, together with the application's database transaction."""
         unit = self._begin_commit()
         try:
             if join is None:
                 if unit is not None:
                     self._host.finish_commit(unit)
                 return
-            # Only now, inside of the `try`, as it asks the database: any error ends the unit.
+            # Inside the `try`, as it asks the database: any error ends the unit.
             joined = join()
             if unit is None:
                 joined.commit()
@@ -143,7 +143,7 @@ class VmTransactions(ProviderSession):
             raise
 
     def _begin_commit(self, *, for_stage: bool = False) -> UnitOfWork | None:
-        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`."""
+        """Return the unit to be committed, or staged: nothing else can end it from now on. Raises `RolledBackError`."""
         with self._lock:
             self._check_local()
             unit = self._take_unit()
@@ -184,7 +184,7 @@ class VmTransactions(ProviderSession):
             raise BranchError(f"the session works in branch {self._branch.xid}, which only its coordinator ends")
 
     def _take_unit(self) -> UnitOfWork | None:
-        """End the present transaction, and return what was done in it. The lock is held. Raises `CapabilityError`."""
+        """Detach the present unit of work and return it. The lock is held. Raises `CapabilityError`."""
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._end_time()
@@ -195,28 +195,28 @@ class VmTransactions(ProviderSession):
 
     @property
     def is_timed(self) -> bool:
-        """Whether its transactions may not stay open for ever."""
+        """Whether its transactions have a time limit."""
         return self._limit is not None
 
     def begin_time(self) -> None:
-        """Let the time of a transaction begin, unless it has begun, there is no limit, or the work is a branch's."""
+        """Start the time limit of a transaction, unless it has started, there is none, or the work belongs to a branch."""
         if self._limit is not None and self._timed is None:
             with self._lock:
                 self._begin_time()
 
     def _begin_time(self) -> None:
-        """Do so with the lock held."""
+        """As `begin_time`, with the lock held."""
         if self._limit is not None and self._timed is None and not self._closed and not self._has_branches:
             self._timed = self._limit.begin(self._time_out)
 
     def _end_time(self) -> None:
-        """Let it end. The lock is held."""
+        """Stop the time limit of the present transaction. The lock is held."""
         timed, self._timed = self._timed, None
         if timed is not None:
             self._host.time_limit.end(timed)
 
     def _time_out(self, timed: OpenTransaction) -> None:
-        """Roll back, on the timer thread; the client hears of it when it commits."""
+        """Roll back, on the timer thread; the client's commit raises the error."""
         with self._lock:
             if self._timed is not timed:
                 # The transaction has ended since the timer looked.
@@ -226,16 +226,16 @@ class VmTransactions(ProviderSession):
             unit, self._unit = self._unit, None
         if unit is not None:
             unit.rollback()
-        # What was received and not yet acknowledged, too: the time limit frees all that the transaction holds.
+        # Messages received and not yet acknowledged go back, too: the time limit frees all that the transaction holds.
         self._receiving.give_back_all()
 
-    # Distributed transactions: what a coordinator decides may come through any session.
+    # Distributed transactions: a coordinator may send its decisions through any session.
 
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         branches, worker = self._host.branches, self._receiving
-        # What is remembered is about an earlier branch of this name.
+        # A remembered branch is an earlier one of the same name.
         self._unanswered.pop(xid, None)
         with self._lock:
             self._check_local()
@@ -252,7 +252,7 @@ class VmTransactions(ProviderSession):
                 timeout_ms = self._branch_timeout_s * 1000 or None
                 self._branch = branches.start(xid, worker, timeout_ms=timeout_ms)
             self._has_branches = True
-            self._end_time()  # what was received belongs to the branch
+            self._end_time()  # messages received belong to the branch
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
@@ -275,7 +275,7 @@ class VmTransactions(ProviderSession):
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         branches = self._branches()
         found = branches.find(xid)
-        # The branch is over, and the last call did not hear how: this one is told.
+        # The branch has ended, and the last call did not learn how: this call does.
         over = self._unanswered.get(xid) if found is None else None
         try:
             if over is not None and (one_phase or over.unit.state is UnitState.COMMITTED):
@@ -289,7 +289,7 @@ class VmTransactions(ProviderSession):
                 self._unanswered[xid] = found
             raise
         self._unanswered.pop(xid, None)
-        # The branch is committed whatever comes of this: the next sender is told that there is no room.
+        # The branch is committed even if this fails: the next sender then learns that there is no room.
         with suppress(ProviderError):
             self._host.store.relieve()
 
@@ -317,7 +317,7 @@ class VmTransactions(ProviderSession):
     # The end
 
     def _end_work(self) -> None:
-        """Do nothing more, and roll back what is open. May be repeated."""
+        """Refuse further work, and roll back what is open. May be repeated."""
         with self._lock:
             self._closed = True
             self._end_time()
@@ -332,7 +332,7 @@ class VmTransactions(ProviderSession):
 
 
 def _tell_committed(branch: Branch) -> None:
-    """Return if a branch that is over was committed. Raises `BranchError`: it was not, or nobody knows yet."""
+    """Return if an ended branch was committed. Raises `BranchError` if it was rolled back, or if that is not known yet."""
     state = branch.unit.state
     if state is UnitState.ROLLED_BACK:
         raise BranchError(
@@ -346,11 +346,11 @@ def _tell_committed(branch: Branch) -> None:
         )
 
 
-# What a session of ``vm://NAME`` has received, as its queues know it.
+# Deliveries of a session of ``vm://NAME``, mapped to entries of its queues.
 
 
 def by_queue(deliveries: Iterable[Delivery]) -> dict[EntryQueue, list[tuple[QueueEntry, int]]]:
-    """Return entries and counts of deliveries of consumers, in their order for each queue."""
+    """Return the entries and delivery counts of consumers' deliveries, by queue, each in the given order."""
     found: dict[EntryQueue, list[tuple[QueueEntry, int]]] = {}
     for delivery in deliveries:
         entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
@@ -365,7 +365,7 @@ def entry_of(delivery: Delivery) -> QueueEntry:
     return entry
 
 
-# A consumer of ``vm://NAME``: it passes calls on to the queue, and the time of its session's transaction begins with it.
+# A consumer of ``vm://NAME``: it passes calls on to the queue; a message that it receives starts the time limit of a transaction.
 
 
 class VmConsumer(ProviderConsumer):
@@ -392,7 +392,7 @@ class VmConsumer(ProviderConsumer):
         return delivery
 
     def hand_over_to(self, taker: DirectConsumer) -> None:
-        """Have messages handed to `taker` where they come in, as long as it says so; not while a limit of time begins with each."""
+        """Have messages delivered directly to `taker` as they arrive; not with a time limit, which a message may have to start."""
         if not self._session.is_timed:
             self._target.direct = taker
 
@@ -498,7 +498,7 @@ class VmSession(VmTransactions):
             self._host.subscriptions.end(subscription, target)
 
     def forget(self, consumer: VmConsumer) -> None:
-        """Let go of a consumer that has closed."""
+        """Remove a consumer that has closed."""
         with self._lock:
             self._consumers.pop(consumer, None)
 
@@ -528,10 +528,10 @@ class VmSession(VmTransactions):
         self._host.subscriptions.unsubscribe(self._connection.client_id, name)
 
     def set_delivering(self, is_delivering: bool) -> None:
-        """Hear that the connection was started or stopped."""
+        """Start or stop the delivery of messages, together with the connection."""
         self._receiving.set_delivering(is_delivering)
 
-    # What was received is settled, or given back
+    # Settling and giving back
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         if self._closed:
@@ -591,16 +591,17 @@ class VmSession(VmTransactions):
             self._tell_missed(deliveries)
 
     def _tell_missed(self, deliveries: Sequence[Delivery]) -> None:
-        """Raise what became of messages that are the session's no more, if they may come again: an earlier call about them failed.
+        """Raise the outcome of messages that the session no longer holds because an earlier call that settled them failed.
 
-        What that one wrote, and nobody knows whether it is in the store, is written once more.
-        Of a message that is in `deliveries` twice, as it went back and came again, the later one counts: that may be settled.
+        A write of unknown outcome is repeated. If `deliveries` has a message twice, as it was given back and delivered again, the later
+        delivery counts, since that one may be settled. Raises `TooLateError` if a message is delivered again, `InDoubtError` if its outcome
+        is still unknown.
         """
         if self._closed:
             raise self._closed_error()
         storage = self._host.storage
         latest = {entry_of(each): each.count for each in sorted(deliveries, key=attrgetter("count"))}
-        # First, since settling a write in doubt may put the message back into its queue.
+        # First, since resolving a write in doubt may put the message back into its queue.
         is_certain = storage is None or storage.remove_again(latest)
         if any(_comes_again(entry, count) for entry, count in latest.items()):
             raise TooLateError("that a message is settled could not be written: it comes again")
@@ -653,7 +654,7 @@ class VmSession(VmTransactions):
         self._patience.end()
 
     def forget_broker(self, error: ProviderError) -> None:
-        """Fail with `error` whatever is asked, in a child of the broker's process, where a copy of its queues is."""
+        """Fail every call with `error`, in a child of the broker's process, which has only a copy of the queues."""
         self._lock, self._closed, self._refusal, self._ending = Lock(), True, error, CloseOnce.ended()
         for consumer in self._consumers:
             consumer.forget_broker(error)
@@ -667,7 +668,7 @@ class VmSession(VmTransactions):
     def _shut_down(self) -> None:
         self._end_work()
         with self._lock:
-            consumers = list(self._consumers)  # and there come no more
+            consumers = list(self._consumers)  # none is added any more
         for consumer in consumers:
             consumer.close()
         # After the consumers: no message is delivered to the session while it gives back what it holds.
@@ -676,11 +677,11 @@ class VmSession(VmTransactions):
 
 
 def _comes_again(entry: QueueEntry, count: int) -> bool:
-    """Return whether a message went back to its queue after the delivery of that number; else it is settled, or has gone."""
+    """Return whether the message went back to its queue after delivery number `count`; if not, it is settled, or was removed."""
     return entry.state is MessageState.NEW or entry.delivery_count > count
 
 
-# What the embedded broker says of itself.
+# Name, version and properties of the embedded broker
 
 
 @cache  # the version is looked up on the disk
@@ -799,7 +800,7 @@ class VmConnection(ProviderConnection):
         self._lock = Lock()
         self._closed = False
         self._lost: ConnectionLostError | None = None
-        """Why it cannot be used in this process, which was forked from the broker's."""
+        """Why it cannot be used: this process was forked from the broker's."""
         self._ending = CloseOnce()
         self._started = False
         self._client_id: str | None = None
@@ -897,7 +898,7 @@ class VmConnection(ProviderConnection):
         self.broker.detach(self._connection_id)
 
     def forget(self) -> None:
-        """Be lost, in a child of this process, as the broker is not there: what is here of it is a copy."""
+        """Mark the connection as lost, in a child of this process: the broker is in the parent, and the child has only a copy."""
         error = self.broker.refusal
         self._lock, self._closed, self._lost, self._ending = Lock(), True, error, CloseOnce.ended()
         for session in self._sessions:
@@ -905,12 +906,12 @@ class VmConnection(ProviderConnection):
         self._sessions = {}
 
     def discard(self, session: VmSession) -> None:
-        """Let go of a session that has closed."""
+        """Remove a session that has closed."""
         with self._lock:
             self._sessions.pop(session, None)
 
     def _lose(self, error: ConnectionLostError) -> None:
-        """End because the broker stops, and tell the client."""
+        """Close the connection because the broker stops, and tell the client."""
         with self._lock:
             # A client that is closing the connection itself is not told of its loss.
             was_open = not self._closed

@@ -1,7 +1,7 @@
-"""A connection that fails over: physical connections, one after the other, at whichever endpoint answers.
+"""A connection that fails over: physical connections, one after the other, at any endpoint that answers.
 
-States are a table. The loss of a physical connection is told once; then a thread of its own goes through the endpoints, round after
-round, with a growing wait between rounds, until one answers and all subscriptions are restored there.
+The states are a table. The owner is told of each loss once; then a thread tries the endpoints, round after round, with a growing wait
+between rounds, until one answers and all subscriptions are restored there.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ _log = logging.getLogger("pyjms.stomp")
 _JITTER = 0.5
 """A random half of each wait keeps a thousand clients from coming back at one moment."""
 _LASTS_MS: Final = 5_000
-"""A connection that was made anew and ends sooner is like an attempt that failed: the next one waits, and longer each time. A
-broker that takes connections and drops them, or sends what ends them, would have a log-in from each client at each moment."""
+"""A replaced connection that ends sooner counts as a failed attempt: the next one waits, longer each time. Otherwise a broker that accepts
+connections and drops them would get log-ins from each client all the time.
+"""
 
 
 class FailoverState(Enum):
-    """Where a connection is; the values are what `ProviderConnection.state` shows."""
+    """The state of a connection; `ProviderConnection.state` returns the values."""
 
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"
@@ -67,7 +68,7 @@ class FailoverState(Enum):
 
 
 class FailoverEvent(Enum):
-    """What may happen to it."""
+    """The events that change the state."""
 
     LOSE = "the connection ended"
     HEAL = "a connection was made, and everything restored"
@@ -88,36 +89,36 @@ TRANSITIONS: Final[Mapping[tuple[FailoverState, FailoverEvent], FailoverState]] 
 
 
 class ConnectionInterruptedError(ProviderError):
-    """The connection to the broker was lost and is being made anew; what was being processed comes again."""
+    """The connection to the broker was lost and is being replaced; messages in processing are delivered again."""
 
     code = "PYJMS-INTERRUPTED"
 
 
 class FailoverOwner(Protocol):
-    """What a link tells. No call may wait, except `restore`."""
+    """The callbacks of a failover connection. None may wait, except `restore`."""
 
     def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
-        """A MESSAGE came in `physical`."""
+        """A MESSAGE was received on `physical`."""
         ...
 
     def on_broker_error(self, error: ProviderError) -> None:
-        """The broker complained about something that no call waits for."""
+        """The broker reported an error that no call waits for."""
         ...
 
     def on_interrupted(self, error: ConnectionInterruptedError) -> None:
-        """The connection was lost; it is being made anew."""
+        """The connection was lost; it is being replaced."""
         ...
 
     def is_alone(self) -> bool:
-        """Return whether nobody waits for what may come, but for the thread that asks."""
+        """Return whether no thread but the caller's waits for messages."""
         ...
 
     def restore(self, physical: PhysicalConnection) -> None:
-        """Subscribe in `physical`, which clients use as soon as this returns. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Subscribe on `physical`, which clients use as soon as this returns. Raises `ConnectionLostInCallError`, `ProviderError`."""
         ...
 
     def on_lost(self, error: ConnectionLostError) -> None:
-        """The connection is gone for good."""
+        """The connection is lost for good."""
         ...
 
 
@@ -132,13 +133,13 @@ class FailoverConnection:
         owner: FailoverOwner,
         random: Random | None = None,
     ) -> None:
-        """Connect: one round through the endpoints. `headers` makes those of CONNECT. Nothing heals before `begin`.
+        """Connect: one round through the endpoints. `headers` returns those of CONNECT. A loss is not repaired before `begin`.
 
-        Raises `AccessDeniedError`, `DuplicateClientIdError`, `ResourceError` that tells of each endpoint.
+        Raises `AccessDeniedError`, `DuplicateClientIdError`, `ResourceError` with the reason at each endpoint.
         """
         self._settings = settings
         self.takes_unexpected: Callable[[PhysicalConnection, Frame], bool] | None = None
-        """Is asked about each ERROR of a broker that does not name receipts; True: it was about no call."""
+        """Called with each ERROR of a broker that does not name receipts; returns True if it answers no request."""
         self._clock = clock
         # Before the first connect, whose I/O thread calls what is set here.
         self.hand_over(headers, owner)
@@ -153,30 +154,30 @@ class FailoverConnection:
         )
         self._delays = Delays(back_off, (random or Random()).random)  # noqa: S311
         self._healed_ms: float | None = None
-        """When the present physical connection was made anew; None: it is the first one."""
+        """When the present physical connection replaced a lost one; None: it is the first one."""
         self._error: ProviderError | None = None
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
-        """The broker's; told by the first CONNECTED, unless the URL says it."""
+        """The broker's dialect: of the URL, or of the first CONNECTED."""
         self._heals = False
         self._is_left = False
-        """Whether it has no physical connection because of `reopen`, so that nobody heals it."""
+        """Whether it has no physical connection because of `reopen`, so that no healer starts."""
         self.newest = self._physical = self._connect_anywhere()
-        """The present physical connection, or the one in which all is just being restored, or the last one, which has ended.
+        """The present physical connection, or the one on which subscriptions are being restored, or the last one, which has ended.
 
-        Messages come as soon as their consumer is restored. So what came is judged by this one, and settled in it: what
-        is not settled where it came stays with the broker, which holds it as delivered.
+        Messages come as soon as their consumer is restored. So this connection decides whether a message is still valid, and settles it: a
+        message that is not settled on the connection on which it came stays at the broker, as delivered.
         """
         forget_in_children(self)
 
     def begin(self) -> None:
-        """Heal what is lost from now on, also what was lost already: the owner can `restore`. Called once, before anything was done."""
+        """Repair losses from now on, also one that has happened: the owner can `restore`. Called once, before anything was done."""
         # The flag first: a loss before it is found by `_look_at`, one after it
         # by `on_ended`. If both find it, the state lets only the first one heal.
         self._heals = True
         self._look_at(self._physical)
 
     def hand_over(self, headers: Callable[[], dict[str, str]], owner: FailoverOwner) -> None:
-        """Belong to another owner from now on, before anything was done."""
+        """Change the owner, before anything was done."""
         self._headers = headers
         self._owner = owner
         # Attributes, as methods that only pass on would cost a call for each message and for each wait.
@@ -187,13 +188,13 @@ class FailoverConnection:
 
     @property
     def greeting(self) -> Mapping[str, str]:
-        """What CONNECTED said last."""
+        """The headers of the last CONNECTED."""
         connected = self._physical.connected
         return {} if connected is None else connected.headers
 
     @property
     def state(self) -> FailoverState:
-        """Where the connection is now."""
+        """The present state."""
         return self._state
 
     @property
@@ -202,7 +203,7 @@ class FailoverConnection:
         return self.newest.number
 
     def current(self) -> PhysicalConnection:
-        """Return the present physical connection; wait for one while the connection is being made anew, for `timeout_ms` at most.
+        """Return the present physical connection; while it is being replaced, wait for the new one, for `timeout_ms` at most.
 
         Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
         """
@@ -230,7 +231,7 @@ class FailoverConnection:
                 self._waiting.discard(signal)
 
     def _is_about_to_heal(self) -> bool:
-        """Return whether the present physical connection takes nothing any more, and its end is told soon, by another thread than the caller's."""
+        """Return whether the present physical connection is closing, and another thread than the caller's will soon report its end."""
         physical = self._physical
         return self._heals and physical.is_closing and not physical.is_own_thread()
 
@@ -240,10 +241,10 @@ class FailoverConnection:
             raise self._over()
 
     def reopen(self, set_up: Callable[[PhysicalConnection], None]) -> None:
-        """Connect anew, with headers that have changed, before anything was done; `set_up` is done before others use it. If the
-        connection is being made anew anyway, that is waited for.
+        """Connect again, with changed headers, before anything was done; `set_up` runs before others use the connection. If the connection
+        is being replaced already, wait for that first.
 
-        If `set_up` raises, nothing is connected, and nothing heals that: reopen it again. Raises as the constructor, as `set_up`, and
+        If `set_up` raises, there is no connection, and no healer starts: call `reopen` again. Raises as the constructor, as `set_up`, and
         as `current`.
         """
         old = self._leave()
@@ -260,11 +261,11 @@ class FailoverConnection:
         except Exception:
             physical.close()
             raise
-        # It may have ended before it was the present one, and `on_ended` has ignored that.
+        # It may have ended before it was the present one, when `on_ended` ignored that.
         self._look_at(physical)
 
     def _leave(self) -> PhysicalConnection:
-        """Return the present physical connection, of whose end nobody is told from now on, nor heals it."""
+        """Return the present physical connection, whose end is neither reported nor repaired from now on."""
         while True:
             if not self._is_left:
                 self.current()
@@ -290,7 +291,7 @@ class FailoverConnection:
             signal.set()
 
     def close(self, farewell: Frame | None) -> None:
-        """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
+        """Close the connection, after `farewell` is answered if the broker still answers. May be repeated."""
         with self._lock:
             # A copy: each thread takes its own signal out of the set when it wakes.
             physical, waiting = self._physical, list(self._waiting)
@@ -309,39 +310,39 @@ class FailoverConnection:
         physical.join(self._settings.connect_timeout_ms / 1000)
 
     def abort(self) -> None:
-        """Leave the present connection, as a signal has interrupted a call of it; it is made anew like a lost one."""
+        """Abort the present physical connection, as a signal has interrupted a call of it; it is replaced like a lost one."""
         start_new_thread(
             self._physical.abort, ()
         )  # the caller handles a signal, and its thread may hold the connection's locks
 
     def forget(self) -> None:
-        """Be lost, in a child of this process, which has none of its threads."""
+        """Mark the connection as lost, in a child of this process, which has none of its threads."""
         why = f"the connection to {self._places()} is of the process that this one was forked from: make one here"
         # A thread of the parent may have held the lock at the fork; in the child it would stay locked.
         self._lock, self._state, self._error = Lock(), FailoverState.LOST, ConnectionLostError(why)
         for physical in (self._physical, self.newest):
             physical.forget(why)
 
-    # What a physical connection tells
+    # Events of a physical connection
 
     def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
-        """Ask whoever knows."""
+        """Ask the handler of unexpected ERRORs, if there is one."""
         return self.takes_unexpected is not None and self.takes_unexpected(physical, frame)
 
     def on_broker_error(self, error: ProviderError) -> None:
-        """Hand on a complaint."""
+        """Pass the error to the owner."""
         self._owner.on_broker_error(error)
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
-        """Wait as the clock does, for something that this connection brings."""
+        """Wait as the clock does, for a signal that this connection sets."""
         if self._state is not FailoverState.CONNECTED:
             return self._clock.wait(signal, until_ms)
         return self._physical.wait(signal, until_ms)
 
     def on_ended(self, physical: PhysicalConnection, reason: str) -> None:
-        """Begin to heal, if it was the present one."""
+        """Start the healer, if `physical` was the present connection."""
         with self._lock:
-            # The healer itself notices the end of a connection in which it is just restoring everything.
+            # The healer itself notices the end of a connection on which it is restoring subscriptions.
             if not self._heals or physical is not self._physical or self._state is not FailoverState.CONNECTED:
                 return
             self._state = TRANSITIONS[self._state, FailoverEvent.LOSE]
@@ -360,11 +361,11 @@ class FailoverConnection:
         try:
             Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
         except RuntimeError:
-            # The system has no more threads for the moment, and the one that has just lost its connection is free.
+            # The system has no more threads for the moment, and this one, whose connection has just ended, is free.
             self._heal()
 
     def _look_at(self, physical: PhysicalConnection) -> None:
-        """Begin to heal if `physical` ended before it was the present one, so that nobody heard of it."""
+        """Start the healer if `physical` ended before it was the present one, when `on_ended` ignored that."""
         if physical.has_ended:
             self.on_ended(physical, physical.reason)
 
@@ -405,7 +406,7 @@ class FailoverConnection:
         return self._state is FailoverState.RECONNECTING
 
     def _try_round(self) -> bool:
-        """Try each endpoint once; return whether one is connected now. Raises what no further attempt can cure."""
+        """Try each endpoint once; return whether one is connected now. Raises an error that no further attempt can cure."""
         endpoints = self._settings.endpoints
         first = self._first
         for step in range(len(endpoints)):
@@ -426,7 +427,7 @@ class FailoverConnection:
         return False
 
     def _take_up(self, physical: PhysicalConnection) -> bool:
-        """Restore everything in `physical` and make it the present one; return False if that failed."""
+        """Restore all subscriptions on `physical` and make it the present one; return False if that failed."""
         # Before the restore: messages arrive as soon as the first consumer is restored, and are judged by `newest`.
         self.newest = physical
         try:
@@ -490,7 +491,7 @@ class FailoverConnection:
         raise ResourceError("; ".join(reasons))
 
     def _connect(self, endpoint: Endpoint) -> PhysicalConnection:
-        """Connect there. Raises `ResourceError`, `ConnectionLostInCallError` (try elsewhere); others: nowhere else either."""
+        """Connect to `endpoint`. Raises `ResourceError`, `ConnectionLostInCallError` if another endpoint may do, other errors if none will."""
         names_receipt = self.dialect is None or self.dialect.error_names_receipt
         physical = PhysicalConnection(
             self._numbers + 1, endpoint, self._settings, self._clock, self, error_names_receipt=names_receipt
@@ -535,11 +536,11 @@ class FailoverConnection:
         return ClosedError(f"the connection to {self._places()} is closed")
 
 
-# What the connections to plain brokers and to the pyjms broker have in common: a failover connection, and sessions that end with them.
+# Common to connections to foreign brokers and to the pyjms broker: a failover connection, and sessions that end with them.
 
 
 class StompConnectionBase(ProviderConnection):
-    """Implements half of `FailoverOwner`. Whoever derives from it sets what is declared here."""
+    """Implements half of `FailoverOwner`. Subclasses set the attributes declared here."""
 
     link: FailoverConnection
     _connection_id: ConnectionId
@@ -600,8 +601,8 @@ class StompConnectionBase(ProviderConnection):
         self.link.check_open()
 
     def on_interrupted(self, error: ConnectionInterruptedError) -> None:
-        """Forget what the broker has again, and tell the client."""
-        # First: whatever the client does when it is told, sessions and consumers already know of the loss.
+        """Drop the state that ended with the physical connection, and tell the client."""
+        # First, so that sessions and consumers know of the loss whatever the client does in the callback.
         self._leave_physical()
         self._events.on_exception(error)
 

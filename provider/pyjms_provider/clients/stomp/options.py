@@ -1,4 +1,4 @@
-"""What a ``stomp://`` URL says, checked: where brokers are, how to reach them, and what is asked of the connection.
+"""Read and check ``stomp://`` URLs: addresses of brokers, TLS, and the options of the connection.
 
 The table of the options is in docs/how-to/stomp.md.
 """
@@ -23,7 +23,7 @@ _LONGEST_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place where the broker may be."""
+    """One address of the broker."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """How the two sides prove who they are."""
+    """How the two sides authenticate each other."""
 
     verify: bool = True
     """Whether the broker's certificate and host name are checked."""
@@ -44,21 +44,21 @@ class TlsFiles:
     certificate_file: str | None = None
     """The client's own certificate, PEM; None: it shows none."""
     key_file: str | None = None
-    """Its key; None: it stands in `certificate_file`."""
+    """Its key; None: it is in `certificate_file`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StompSettings:
-    """All that a connection is made with."""
+    """All settings of a connection."""
 
     scheme: str
     endpoints: tuple[Endpoint, ...]
     path: str = "/"
-    """Of the WebSocket."""
+    """The path of the WebSocket."""
     tls: TlsFiles | None = None
     """None: the connection is not encrypted."""
     dialect: str | None = None
-    """None: told by CONNECTED."""
+    """None: recognized by CONNECTED."""
     virtual_host: str | None = None
     """The header `host`; None: it is left out, which brokers take for their default one."""
     prefetch_messages: int = 10
@@ -76,7 +76,7 @@ class StompSettings:
     reconnect_attempts: int = 0
     """Rounds through the endpoints before the connection is given up; 0: no end."""
     grace_ms: int = 100
-    """How long `receive_no_wait` and browsers wait for a broker that cannot say that it has nothing."""
+    """How long `receive_no_wait` and browsers wait for a broker that cannot say that it has no message."""
     confirm_acknowledge: bool = True
     """Whether an acknowledgement returns only when the broker has it."""
     best_effort_transactions: bool = False
@@ -111,7 +111,7 @@ _TLS_ONLY: Final = ("verify", "ca_file", "certificate_file", "key_file")
 
 
 def read_url(url: ProviderUrl) -> StompSettings:
-    """Return what `url` says. Raises `UrlError` that names the option and shows what it takes."""
+    """Return the settings in `url`. Raises `UrlError` that names the option and shows its values."""
     scheme, options = url.scheme, url.options
     for name in options:
         if name not in OPTIONS:

@@ -1,12 +1,16 @@
 """One physical connection of a failover connection: the transport over a socket, from CONNECT to its end, and the receipts awaited on it.
 
-What belongs to it ends with it: receipts that were awaited, the right to acknowledge what came by it. stomp.py makes the socket, in
-`sockets`. Against what it would do from there on this module guards (decision 0810):
+Awaited receipts, and the right to acknowledge messages received on it, end with it. stomp.py makes the socket, in `sockets`. The rest of
+stomp.py is not used (decision 0810), so that:
 
 - bodies are never decoded, and no content-length is made up;
-- names and values of headers are escaped and refused by our encoder, what comes in is taken apart by our decoder;
-- callbacks run on the I/O thread or a waiting one, so they only put away what they are given, and whatever they raise is logged;
+
+- names and values of headers are escaped and refused by our encoder, received frames are parsed by our decoder;
+
+- callbacks run on the I/O thread or a waiting one: they only store what they get, and their errors are logged;
+
 - a broker that is silent after CONNECT ends the attempt after `connect_timeout_ms`;
+
 - writes wait for room, with a limit.
 
 One thread owns the socket and its end: it reads, it writes what a caller could not write at once, and it closes.
@@ -61,13 +65,13 @@ from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER
 
-# What a broker's ERROR means: the error class that fits, by what brokers write there.
+# The error class of a broker's ERROR, by words in its text.
 #
-# STOMP has no codes: what is known of the texts was seen from ActiveMQ 5.17 and RabbitMQ 3.10, and read in the sources.
+# STOMP has no error codes: the texts were seen from ActiveMQ 5.17 and RabbitMQ 3.10, and read in their sources.
 
 _SHOWN = 400
 
-# The first words that stand in what the broker wrote, in lower case, decide.
+# The first entry whose words are in the broker's text, in lower case, decides.
 _MEANINGS: tuple[tuple[str, type[ProviderError]], ...] = (
     ("invalidclientidexception", DuplicateClientIdError),
     ("client id", DuplicateClientIdError),
@@ -112,26 +116,24 @@ def refusal(frame: Frame) -> ProviderError:
 
 
 def not_made_anew(address: Address, error: ProviderError) -> ResourceError:
-    """Return what a client is told of a consumer that is refused where its connection was made anew: no further attempt cures it, and
-    the others shall live.
-    """
+    """Return the error for a consumer that the broker refuses after a failover: no further attempt helps, and the other consumers go on."""
     return ResourceError(f"a consumer of {address} could not be made anew, and receives nothing more: {error.reason}")
 
 
 class ConnectionLostInCallError(Exception):
-    """The connection ended before the broker answered: nobody knows whether it did what was asked."""
+    """The connection ended before the broker answered: it is not known whether the request was done."""
 
 
 class NotSentError(ConnectionLostInCallError):
-    """The connection ended before anything of what was asked was written: the broker has not heard of it."""
+    """The connection ended before any of the request was written: the broker has not received it."""
 
 
 class UnansweredError(ResourceError):
-    """The broker did not answer in time: nobody knows whether it did what was asked, or is going to."""
+    """The broker did not answer in time: it is not known whether it has done the request, or is going to."""
 
 
 def lost_while_sent(error: ConnectionLostInCallError) -> ProviderError:
-    """Return what a client hears whose message was being sent when the connection ended."""
+    """Return the client's error for a message that was being sent when the connection ended."""
     if isinstance(error, NotSentError):
         return ResourceError(f"the connection was lost before the message was sent ({error}): send it again")
     return InDoubtError(
@@ -140,7 +142,7 @@ def lost_while_sent(error: ConnectionLostInCallError) -> ProviderError:
 
 
 def lost_while_ended(error: ConnectionLostInCallError | ResourceError, how: str) -> ProviderError:
-    """Return what the client hears of a transaction that was to be committed, or staged, and was not answered, or so."""
+    """Return the client's error for a transaction whose end got no answer; `how`: "committed", or what else was to be done."""
     if isinstance(error, NotSentError):
         return RolledBackError(
             f"the transaction was rolled back, as the connection was lost before it was {how}: {error}"
@@ -161,45 +163,45 @@ class RefusedError(Exception):
 
 
 class PhysicalConnectionEvents(Protocol):
-    """What a physical connection tells, from the thread that reads: no call may wait."""
+    """The callbacks of a physical connection, on the thread that reads: none may wait."""
 
     def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
         """A MESSAGE came."""
         ...
 
     def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
-        """An ERROR came: return whether it is about a message that found no consumer, and so is no answer."""
+        """An ERROR came: return whether it is about a message that found no consumer, and so answers no request."""
         ...
 
     def on_broker_error(self, error: ProviderError) -> None:
-        """The broker complained about something that no call waits for."""
+        """The broker reported an error that no call waits for."""
         ...
 
     def is_alone(self) -> bool:
-        """Return whether no other thread waits for what may come."""
+        """Return whether no other thread waits for messages."""
         ...
 
     def on_ended(self, physical: PhysicalConnection, reason: str) -> None:
-        """It has ended, by whichever side; called once, and last, from its I/O thread."""
+        """It has ended; called once, as the last event, on its I/O thread."""
         ...
 
 
 _log = logging.getLogger("pyjms.stomp")
 _GRACE_MS: Final = 40.0
-"""So long a send that is interrupted still waits for its answer: nearly always it comes, and the send has been done."""
+"""How long a send that is interrupted still waits for its answer: it nearly always comes, and the send has been done."""
 _MESSAGES: Final = frozenset({"MESSAGE", "MESSAGES"})
 _UNWRITTEN_BYTES_MAX: Final = 4 * 1024 * 1024
 _HEADERS_MAX: Final = 16 * 1024 * 1024
 _VERSION: Final = Version.V1_2
 _BEAT: Final = b"\n"
-# So many sends after a pause are written at once, so that a single message is not delayed (decision 0603).
+# This many sends after a pause are written at once, so that a single message is not delayed (decision 0603).
 _AT_ONCE: Final = 2
 _RECEIPT: Final = Frame("RECEIPT", {})
 _plain_receipt = re.compile(rb"RECEIPT\nreceipt-id:([A-Za-z0-9.\-]{1,100}+)\n\n\0").fullmatch
 
 
 class _Answer(Signal):
-    """What one request waits for."""
+    """The answer that one request waits for."""
 
     frame: Frame | None = None
     error: ProviderError | None = None
@@ -207,12 +209,12 @@ class _Answer(Signal):
 
     @property
     def is_there(self) -> bool:
-        """Whether it has come, or will not."""
+        """Whether the wait is over: with a frame, with an error, or by the end of the connection."""
         return self.frame is not None or self.error is not None or self.is_interrupted
 
 
 class Request(SentFlag):
-    """A request that must not be done twice: a call that has waited too long may wait for its answer once more."""
+    """A request that must not be done twice: a call whose wait timed out may wait for the answer again."""
 
     __slots__ = ("answer", "physical", "what")
 
@@ -224,7 +226,7 @@ class Request(SentFlag):
         self.answer = _Answer()
 
     def is_same(self, physical: PhysicalConnection, what: object) -> bool:
-        """Return whether that would be the same request."""
+        """Return whether it is the request `what` on `physical`."""
         return self.physical is physical and self.what == what
 
 
@@ -243,36 +245,36 @@ class PhysicalConnection:
     ) -> None:
         """Connect the socket. Raises `ResourceError`; `open` goes on."""
         self.number = number
-        """Grows by one with each connection that was made."""
+        """Grows by one with each connection of the failover connection."""
         self.endpoint = endpoint
         self.connected: Frame | None = None
-        """CONNECTED, once it came."""
+        """The answer to CONNECT, once it was received."""
         self.is_closing = False
-        """Whether it ends now, or has ended: nothing is taken any more, and `on_ended` is called soon or was."""
+        """Whether it is ending, or has ended: it takes no frames any more, and `on_ended` was or will soon be called."""
         self.has_ended = False
-        """Whether no answer is awaited any more, and `reason` says why."""
+        """Whether it has ended: no answer is awaited any more, and `reason` says why."""
         self.reason = ""
         self.was_interrupted = False
-        """Whether it ends because a signal interrupted a call in its midst, and not through the network or the broker."""
+        """Whether it ends because a signal interrupted a call, and not through the network or the broker."""
         self.error_names_receipt = error_names_receipt
-        """Whether ERROR tells which receipt will not come; else it fails all that are awaited."""
+        """Whether an ERROR names the receipt that will not come; if not, it fails all that are awaited."""
         self.is_packed = False
-        """Whether messages go both ways in the form of stores; the broker says so in CONNECTED."""
+        """Whether messages go both ways in the packed form of stores, as CONNECTED says."""
         self.body_max = 0
-        """Bytes that the body of a frame may have, as CONNECTED says; 0: the broker does not say."""
+        """The largest body of a frame, in bytes, as CONNECTED says; 0: the broker does not say."""
         self._settings = settings
         self._clock = clock
         self._events = events
         self._farewell = ""
-        """Why the broker is about to end it."""
+        """The broker's reason, if it has announced the end."""
         self._is_silent = False
-        """Whether a call has waited for the broker in vain, and nothing has come from it since."""
+        """Whether the wait of a call has timed out, and nothing has been received since."""
         self._lock = Lock()
         self._receipts = count(1)
         self._answers: dict[str, _Answer] = {}
         self._expected: dict[str, Callable[[], None]] = {}
         self._late: dict[str, Callable[[Frame], None]] = {}
-        """What to do when a RECEIPT comes that no call waits for any longer."""
+        """Callbacks for a RECEIPT that comes after the wait for it has ended."""
         # Heart-beats go by real time: the broker knows nothing of an application's virtual clock.
         self._system_clock = SystemClock()
         self._io_thread = 0
@@ -293,12 +295,12 @@ class PhysicalConnection:
         self._beats = HeartBeat(0, "", 0.0)
         self._opened = Signal()
         self._in_a_row = 0
-        """How many frames that may be delayed were sent since a thread waited, or the I/O thread looked."""
+        """How many frames that may be delayed were sent since a thread waited, or since the last round of the I/O thread."""
         self._chores: deque[Callable[[], None]] = deque()
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
 
     def _acquire(self) -> None:
-        """Take of the system what the connection needs: all of it, or nothing. Raises `OSError`, `ResourceError`."""
+        """Acquire the resources of the connection: all, or none. Raises `OSError`, `ResourceError`."""
         with ExitStack() as acquired:
             self._socket = connect(self.endpoint, self._settings)
             acquired.callback(self._socket.close)
@@ -317,7 +319,8 @@ class PhysicalConnection:
     def open(self, headers: dict[str, str]) -> Frame:
         """Send CONNECT and return CONNECTED.
 
-        Raises `RefusedError`, `ResourceError` when there is no answer in time, `ConnectionLostInCallError` when the other side hung up.
+        Raises `RefusedError`, `ResourceError` when there is no answer in time, `ConnectionLostInCallError` when the other side closed the
+        connection.
         """
         period = self._settings.heart_beat_ms
         try:
@@ -350,14 +353,14 @@ class PhysicalConnection:
     # Sending
 
     def post(self, *frames: Frame, needs_room: bool = True, sent: SentFlag | None = None, corked: bool = False) -> None:
-        """Have `frames` written, one after the other, for which no answer is awaited. Returns before they are.
+        """Write `frames`, one after the other, for which no answer is awaited; return before they are written.
 
-        needs_room: False for what is small, and sent a few times at most before the broker has read it: it gets in though much
-        waits to be written. `sent` is set when that is certain; `corked`: see `WriteBuffer.put`. Raises `ProviderError` for a frame that
-        cannot be written (nothing of it is), `ResourceError` when the broker does not read, `ConnectionLostInCallError`.
+        needs_room: False for small frames, of which the broker has few unread at any time: they get in even when the buffer is full. `sent`
+        is set when they are in the buffer; `corked`: see `WriteBuffer.put`. Raises `ProviderError` for a frame that cannot be encoded (then
+        none is written), `ResourceError` when the broker does not read, `ConnectionLostInCallError`.
         """
         try:
-            # All frames are encoded before the first is put: one that cannot be encoded leaves nothing half said.
+            # All frames are encoded before the first is put: if one cannot be, none is sent.
             if len(frames) == 1:
                 data = frames[0].prepared() or encode(frames[0], _VERSION)
             else:
@@ -371,8 +374,8 @@ class PhysicalConnection:
             raise self._lost(error) from error
 
     def post_soon(self, *frames: Frame, waits: bool = False) -> None:
-        """Have `frames` written with what comes after them: with the next that cannot wait, when there is much of it, when a
-        thread waits, or after some milliseconds. The first ones after a pause are written at once, unless `waits`.
+        """Write `frames` together with those after them: with the next that cannot wait, when much has gathered, when a thread waits, or
+        after some milliseconds. The first ones after a pause are written at once, unless `waits`.
 
         Raises as `post`.
         """
@@ -385,7 +388,7 @@ class PhysicalConnection:
             self._reader.keep_polling()
 
     def post_message_soon(self, session: str, message: bytes, *, waits: bool = False) -> None:
-        """Have a packed message written as `post_soon` does, in one frame with those of the same session that come after it."""
+        """Write a packed message as `post_soon` does, in one frame with the messages of the same session that follow it."""
         self._in_a_row += 1
         corked = waits or self._in_a_row > _AT_ONCE
         try:
@@ -396,7 +399,7 @@ class PhysicalConnection:
             raise self._lost(error) from error
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
-        """Have deliveries acknowledged, both ends included, as `post_soon` does that waits; see `WriteBuffer.acknowledge`."""
+        """Acknowledge deliveries `first` to `last`, both included, as `post_soon` does with `waits`; see `WriteBuffer.acknowledge`."""
         try:
             if self._buffer.acknowledge(head, first, last):
                 self._reader.keep_polling()
@@ -404,15 +407,15 @@ class PhysicalConnection:
             raise self._lost(error) from error
 
     def _lost(self, error: Exception) -> ConnectionLostInCallError:
-        """Return what is told of an error of the buffer: what finds it closed never gets in; what a failing socket took is not known."""
+        """Return the error for a failed write: with a closed buffer nothing was sent; how much a failing socket took is not known."""
         # The I/O thread finds the error of the socket by itself, and ends the connection because of it.
         self._wakeup.set()
         kind = NotSentError if isinstance(error, WriteBufferClosedError) else ConnectionLostInCallError
         return kind(self.reason or str(error) or "it was closed")
 
     def _room_timeout_s(self) -> float | None:
-        # The I/O thread makes the room itself, and a thread that reads for it must not hold up the reading. What is sent there
-        # answers what came (credit, what goes back, a pong), so there is little of it, and it would not be sent again.
+        # The I/O thread makes the room itself, and a thread that reads in its place must not stop reading. What they send are
+        # replies (credit, returned messages, a pong), so there is little of it, and it would not be sent again.
         return None if self.is_own_thread() else self._settings.timeout_ms / 1000
 
     # Requests
@@ -428,7 +431,7 @@ class PhysicalConnection:
     ) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`, `sent`: see `post`.
 
-        `may_last`: whether the broker may answer as late as it likes, as a full queue makes a sender wait; a deferred signal ends the wait then.
+        `may_last`: whether the answer may take long, as a full queue makes a sender wait; a deferred signal ends the wait then.
 
         `late` is called on the I/O thread with a RECEIPT that comes after the wait.
 
@@ -436,7 +439,7 @@ class PhysicalConnection:
         """
         me = get_ident()
         if me in (self._reader.reader, self._io_thread):
-            # A client may close things when it is told of a message (`on_ready`): this thread would wait for what it alone can read.
+            # A client may close things in `on_ready`: this thread would wait for an answer that only it can read.
             self.post(*frames, needs_room=needs_room, sent=sent)
             return _RECEIPT
         receipt, answer = f"r{next(self._receipts)}", _Answer()
@@ -476,7 +479,7 @@ class PhysicalConnection:
         return self._outcome(answer, frames[-1].command, limit_ms)
 
     def request_idempotent(self, request: Request, frame: Frame) -> Frame:
-        """Send as `request` does, or wait for the answer if `request` was sent already. Not on the I/O thread. Raises as `request`."""
+        """Send as `request` does, or wait for the answer again if `request` was sent already. Not on the I/O thread. Raises as `request`."""
         answer = request.answer
         if not request.is_sent:
             frame.headers["receipt"] = receipt = f"r{next(self._receipts)}"
@@ -497,7 +500,7 @@ class PhysicalConnection:
         return self._outcome(answer, frame.command, limit_ms)
 
     def _outcome(self, answer: _Answer, command: str, limit_ms: int) -> Frame:
-        """Return, or raise, what came in `limit_ms`."""
+        """Return the answer, or raise its error, or `UnansweredError` if none came in `limit_ms`."""
         if answer.frame is not None:
             return answer.frame
         if answer.error is not None:
@@ -511,10 +514,10 @@ class PhysicalConnection:
         )
 
     def request_last(self, *frames: Frame, timeout_ms: int | None = None, sent: SentFlag | None = None) -> Frame:
-        """Send, as `request`, what ends something; it needs no room.
+        """Send a closing request as `request` does; it needs no room.
 
-        A broker for which a call has waited in vain, and that has sent nothing since, is told and not waited for again: so the
-        parts of a connection, which are closed one after the other, wait once for a broker that stands still.
+        If a call has timed out, and the broker has sent nothing since, the request is sent and its answer not waited for: so the parts of a
+        connection, which are closed one after the other, wait only once for a broker that does not answer.
         """
         if not self._is_silent:
             return self.request(*frames, timeout_ms=timeout_ms, needs_room=False, sent=sent)
@@ -524,7 +527,7 @@ class PhysicalConnection:
         )
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
-        """Wait as the clock does, for something that this connection brings; see `SocketReader.wait`."""
+        """Wait as the clock does, for a signal that this connection sets; see `SocketReader.wait`."""
         self._in_a_row = 0
         try:
             # What is awaited may be the broker's answer to a frame that is still corked.
@@ -534,13 +537,13 @@ class PhysicalConnection:
         return self._reader.wait(self._clock, signal, until_ms, self._events.is_alone)
 
     def is_own_thread(self) -> bool:
-        """Say whether the caller is the thread that reads, and so must not wait for what it alone can read."""
+        """Return whether the caller is the thread that reads, and so must not wait for data that only it can read."""
         return get_ident() in (self._reader.reader, self._io_thread)
 
     def call_soon(self, chore: Callable[[], None]) -> None:
-        """Have the I/O thread do `chore`, which neither waits nor raises; it is dropped once the connection has ended.
+        """Have the I/O thread call `chore`, which neither waits nor raises; it is dropped once the connection has ended.
 
-        This takes no lock: what the garbage collector ends may call it, on whichever thread that runs, whatever lock it holds.
+        Takes no lock: the garbage collector may run finalizers that call this on any thread, under any lock.
         """
         # First the entry, then the wakeup: the I/O thread reads the list after it has cleared the wakeup.
         self._chores.append(chore)
@@ -548,7 +551,7 @@ class PhysicalConnection:
 
     @contextmanager
     def browsing(self, end: Callable[[], None]) -> Iterator[None]:
-        """Browse a queue, and have `end` called after it: by the I/O thread if the iterator is dropped half way."""
+        """Browse a queue, and call `end` after it; if the iterator is dropped half way, the I/O thread calls it."""
         chore = end
         try:
             yield
@@ -561,8 +564,8 @@ class PhysicalConnection:
             chore()
 
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
-        """Have the broker end what it may have made, or still make, for a call that was not answered in time: an error says that it
-        is not there, and is dropped. `done`: see `expect`.
+        """Have the broker end what it may have made, or may still make, for a call that was not answered in time; an ERROR that it does not
+        exist is dropped. `done`: see `expect`.
         """
         frame.headers["receipt"] = receipt = f"t{next(self._receipts)}"
         self.expect(receipt, done)
@@ -572,7 +575,7 @@ class PhysicalConnection:
             _log.debug("the broker has not heard %s: %s", frame.command, error)
 
     def expect(self, receipt: str, done: Callable[[], None]) -> None:
-        """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the connection ends first."""
+        """Call `done` on the I/O thread when the answer to `receipt` comes; never, if the connection ends first."""
         with self._lock:
             self._expected[receipt] = done
 
@@ -586,7 +589,7 @@ class PhysicalConnection:
         self._wakeup.set()
 
     def abort(self) -> None:
-        """End the connection, as a thread was interrupted in the midst of a call: what of it was written is not known."""
+        """End the connection because a signal interrupted a call: how much of it was written is not known."""
         self.was_interrupted = True
         self.reason = "a signal interrupted a call that used it"
         self.close()
@@ -598,7 +601,7 @@ class PhysicalConnection:
             self._thread.join(timeout_s)
 
     def forget(self, reason: str) -> None:
-        """Have ended, in a child of this process: what it sent there would be its parent's word, and its end the parent's."""
+        """Mark the connection as ended, in a child of this process, and write nothing: the socket is the parent's."""
         # A thread of the parent may have held the lock at the fork; in the child it would stay locked.
         self._lock, self.reason, self.has_ended, self.is_closing = Lock(), reason, True, True
         self._buffer.forget()
@@ -619,8 +622,8 @@ class PhysicalConnection:
         except Exception as error:  # the top of a thread
             _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
             self.reason = f"{type(error).__name__}: {error}"
-        # The buffer is closed before the socket: a later send then hears that nothing was
-        # written (`NotSentError`), where an error of the socket would leave that open.
+        # The buffer is closed before the socket: a later send then learns that nothing was written (`NotSentError`), while an
+        # error of the socket would leave that open.
         self.is_closing = True
         self._buffer.close()
         try:
@@ -632,7 +635,7 @@ class PhysicalConnection:
 
     def _serve(self) -> None:
         reader, poller, buffer = self._reader, self._poller, self._buffer
-        self._read()  # TLS may have read ahead while it shook hands
+        self._read()  # TLS may have read ahead during the handshake
         reader.begin(self._socket.fileno(), self._read)
         while not self.is_closing:
             poller.poll_writes(buffer.has_rest)
@@ -676,7 +679,7 @@ class PhysicalConnection:
             self._beats.sent_ms = now_ms
 
     def _end(self, reason: str) -> None:
-        """Let no call wait any longer."""
+        """Fail all calls that wait, and tell the owner."""
         with self._lock:
             self.reason = self._farewell or reason
             # After the reason: a thread that sees the flag reads the reason without the lock.
@@ -689,7 +692,7 @@ class PhysicalConnection:
             answer.set()
         self._events.on_ended(self, self.reason)
 
-    # What comes, on the thread that reads
+    # Frames received, on the thread that reads
 
     def _read(self) -> None:
         while (data := self._socket.read()) is not None:
@@ -697,7 +700,7 @@ class PhysicalConnection:
                 raise ConnectionLostInCallError("the broker closed the connection")
             self._beats.received_ms = self._system_clock.monotonic_ms()
             decoder = self._decoder
-            # Most answers come as a read of their own: what the decoder would make of it is known.
+            # Most RECEIPTs are a read of their own, and need no decoder.
             receipt = _plain_receipt(data) if self._is_native and decoder.is_between_frames else None
             if receipt is not None:
                 self._is_silent = False
@@ -731,16 +734,16 @@ class PhysicalConnection:
             _log.exception("PYJMS-STOMP a frame was not understood: %r", frame)
 
     def _enter(self, answer: Frame) -> None:
-        """Take the answer to CONNECT."""
+        """Handle the answer to CONNECT."""
         self.connected = answer
         if answer.command == "CONNECTED":
             now_ms = self._system_clock.monotonic_ms()
             self._beats = HeartBeat(self._settings.heart_beat_ms, answer.headers.get("heart-beat", ""), now_ms)
-            if "pyjms-profile" in answer.headers:  # then properties stand last, and can wait until they are asked for
+            if "pyjms-profile" in answer.headers:  # then properties are last, and are decoded on first access
                 self._is_native = True
                 self._decoder.version, self._decoder.lazy = _VERSION, True
                 self._socket.is_hasty, self._socket.is_one_stream = False, True
-            if PACKED_HEADER in answer.headers:  # then what were headers is in the body
+            if PACKED_HEADER in answer.headers:  # then headers are in the body
                 limits = self._decoder.limits
                 self._decoder.limits = replace(limits, body_max=limits.body_max + limits.header_size_max)
         self._opened.set()
@@ -773,7 +776,7 @@ class PhysicalConnection:
             return
         error = refusal(frame)
         if receipt is None and (is_closing(frame) or isinstance(error, ConnectionLostError)):
-            self._farewell = error.reason  # the end comes right after it, and is told then
+            self._farewell = error.reason  # the connection ends right after it, with this reason
             return
         with self._lock:
             # An ERROR is an answer, too: the broker has made nothing that `late` would have to undo.

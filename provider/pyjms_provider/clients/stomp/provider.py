@@ -11,7 +11,7 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 
 
 class StompProvider(Provider):
-    """Connects to brokers over STOMP 1.2; which kind of connection, the scheme says."""
+    """Connects to brokers over STOMP 1.2: the scheme selects the transport, the broker's dialect the native or the foreign driver."""
 
     def check_url(self, url: ProviderUrl) -> None:
         read_url(url)

@@ -1,4 +1,4 @@
-"""Sockets that stomp.py opens for the client: TCP, TLS and WebSocket; and what to do when one cannot be opened, or has been closed."""
+"""Sockets that stomp.py opens for the client: TCP, TLS and WebSocket; and advice when one cannot be opened, or was closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import said_by_system
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings, TlsFiles
 
-# What to do about a connection that was not made: most are a URL that does not fit the port, or a file of TLS that is none.
+# Advice when no connection was made: mostly the URL does not fit the port, or a TLS file cannot be used.
 
 _NO_TLS: Final = (
     "WRONG_VERSION_NUMBER",
@@ -50,7 +50,7 @@ _NOBODY: Final = (
 
 
 def advice(scheme: str, endpoint: Endpoint, why: str) -> str:
-    """Return what to do about `why` no connection was made, to be added to it; nothing if there is no advice."""
+    """Return advice on `why` no connection was made, to be appended to it; empty if there is none."""
     if _has(why, _NOBODY):
         return "; see whether the broker runs, and whether the URL names its host and port"
     if scheme == "stomps":
@@ -82,7 +82,7 @@ def _has(why: str, words: tuple[str, ...]) -> bool:
 
 
 def check_files(tls: TlsFiles) -> None:
-    """Raise `ResourceError` that names the file which cannot be used."""
+    """Raise `ResourceError` that names a file which cannot be used."""
     for name, file in (
         ("ca_file", tls.ca_file),
         ("certificate_file", tls.certificate_file),
@@ -102,7 +102,7 @@ def check_files(tls: TlsFiles) -> None:
     if tls.certificate_file is not None:
         key = tls.key_file or tls.certificate_file
         try:
-            # A password that is not given would be asked of the terminal.
+            # Without this, OpenSSL would ask for the password on the terminal.
             context.load_cert_chain(tls.certificate_file, key, password=lambda: "")
         except (OSError, ValueError) as error:
             raise ResourceError(
@@ -115,7 +115,7 @@ def _why(error: Exception) -> str:
     return (error.reason or str(error)) if isinstance(error, ssl.SSLError) else str(error)
 
 
-# What the close code of a WebSocket tells (RFC 6455 §7.4), and what can be done about it. Pure.
+# The close codes of WebSockets (RFC 6455 §7.4), with advice. Pure.
 
 _CODE: Final = Struct(">H")
 _SHOWN: Final = 200
@@ -137,11 +137,11 @@ _MEANINGS: Final = {
 
 
 def why_closed(data: bytes) -> str:
-    """Return for people why the other side ended a WebSocket; `data` is what its Close frame has: a code, and a reason, or nothing."""
+    """Return a text on why the other side closed a WebSocket; `data`: the body of its Close frame, a code and a reason, or nothing."""
     if len(data) < _CODE.size:
         return _CLOSED
     (code,) = _CODE.unpack_from(data)
-    # The reason comes from a stranger: shortened, and without what a terminal or a log would obey.
+    # The reason is not trusted: shortened, and without control characters, which a terminal or a log would obey.
     reason = " ".join(bytes(data[_CODE.size :]).decode("utf-8", "replace").split())[:_SHOWN]
     reason = "".join(each if each.isprintable() else "�" for each in reason)
     code_said = "" if code == _NORMAL else f" with code {code}"
@@ -149,13 +149,13 @@ def why_closed(data: bytes) -> str:
     return f"{_CLOSED}{code_said}{meaning}{f' (it says: {reason})' if reason else ''}"
 
 
-# What stomp.py makes of an endpoint: a connected socket, with TLS or as a WebSocket, which a `PhysicalConnection` owns from then on.
+# Connected sockets, with TLS or as a WebSocket, that stomp.py opens and a `PhysicalConnection` then owns.
 #
-# This is the one module that touches stomp.py. It keeps of it what makes connections, and guards against the rest; docs/decisions
-# says why for each:
+# Only this module uses stomp.py. It uses the part that makes connections, and guards against the rest; docs/decisions has the
+# reasons:
 #
-# - it tries once, at the one place that was named; when TLS was asked for, the socket is seen to be TLS, for exactly that host;
-# - why no connection was made is kept as it is thrown away, since stomp.py tells that to its log alone;
+# - it tries once, at the given endpoint only; with TLS, the socket is checked to be TLS, for exactly that host;
+# - the error of a failed attempt is kept when stomp.py drops it, since that only logs it;
 # - no host names are looked up at import; TCP_NODELAY is set.
 
 # Before stomp.py is imported: it asks a resolver, which may be slow.
@@ -171,20 +171,20 @@ _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 class StompSocket:
-    """A connected socket, which never blocks."""
+    """A connected, non-blocking socket."""
 
     is_shared = True
     """Whether a caller may write while the I/O thread reads."""
     is_lendable = True
-    """Whether a caller may read: what the socket has says all that there is."""
+    """Whether a caller may read: a poll of the socket reports all data, as no layer above it holds any."""
     has_more = False
-    """Whether `read` may have more without the socket being ready."""
+    """Whether `read` may return data though a poll reports none."""
     is_hasty = _QUICK is not None
     """Whether to acknowledge TCP segments without delay; our broker waits for none of them."""
     is_framed = False
     """Whether what is sent must go through `frame`."""
     is_one_stream = True
-    """Whether it does not matter how what is sent is cut."""
+    """Whether the data sent may be cut anywhere."""
 
     def __init__(self, connected: Any) -> None:
         self._socket = connected
@@ -193,12 +193,12 @@ class StompSocket:
             self._acknowledge_at_once()
 
     def fileno(self) -> int:
-        """Return what to poll."""
+        """Return the file descriptor to poll."""
         number: int = self._socket.fileno()
         return number
 
     def read(self) -> bytes | None:
-        """Return what came; nothing at the end; None: nothing now. Raises `OSError`."""
+        """Return the bytes received; empty at the end of the stream; None: none now. Raises `OSError`."""
         try:
             data: bytes = self._socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -217,7 +217,7 @@ class StompSocket:
         self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
 
     def write(self, data: bytes) -> int:
-        """Write what the socket takes now, and return how much that was."""
+        """Write as much as the socket takes now, and return how much."""
         try:
             written: int = self._socket.send(data)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -229,7 +229,7 @@ class StompSocket:
         return data
 
     def answers(self) -> list[bytes]:
-        """Return what must be sent because of what was read."""
+        """Return replies that must be sent to what was read."""
         return []
 
     def close(self) -> None:
@@ -244,18 +244,19 @@ class _TlsSocket(StompSocket):
     is_shared = is_lendable = False
 
     @property
-    def has_more(self) -> bool:  # type: ignore[override]  # decided anew each time
+    def has_more(self) -> bool:  # type: ignore[override]  # computed at each access
         # What OpenSSL has decrypted is no longer in the socket, so that no poll reports it.
         return bool(self._socket.pending())
 
 
 class _WebSocketSocket(StompSocket):
-    """Frames of a WebSocket; their bounds mean nothing, as what is in them is one stream."""
+    """A WebSocket; the bounds of its frames mean nothing, as their payloads are one stream."""
 
     has_more = is_framed = True
     is_lendable = False
     is_one_stream = False
-    """Whether the broker joins messages: it takes a frame in parts, and so larger ones than a message may be. Others want each whole."""
+    """Whether the broker joins messages, so that a frame of STOMP may be cut, and be larger than one message; other brokers want it whole.
+    """
 
     def __init__(self, web_socket: Any) -> None:
         super().__init__(web_socket.sock)
@@ -267,7 +268,7 @@ class _WebSocketSocket(StompSocket):
         try:
             frame = self._web_socket.recv_frame()
         except (BlockingIOError, ssl.SSLWantReadError):
-            return None  # what it has of a frame, it keeps
+            return None  # it keeps the part of a frame that it has
         except WebSocketException as error:
             # An `OSError`, as for every other socket that fails.
             raise ConnectionError(str(error) or type(error).__name__) from error
@@ -298,9 +299,10 @@ class _WebSocketSocket(StompSocket):
 
 
 class _Failures:
-    """Keeps why an attempt failed, and ends with it. stomp.py drops that but for a line in its log, which the level of a logger, or
-    `logging.disable`, does away with, and goes on to work out a pause, by the program's random numbers, for an attempt that it does
-    not make. While it handles the error it takes the socket back, and there the error is seen.
+    """Keeps the error of a failed attempt, and ends the attempt with it.
+
+    stomp.py only logs the error, which a logger's level or `logging.disable` may suppress, and then computes a pause, with the program's
+    random numbers, for an attempt that it does not make. While it handles the error it sets `socket` to None: the setter finds the error.
     """
 
     failure: BaseException | None = None
@@ -309,7 +311,7 @@ class _Failures:
 
     @property
     def socket(self) -> Any:
-        """What was made; None: nothing yet."""
+        """The connected socket; None: not yet."""
         return self._made
 
     @socket.setter
@@ -325,7 +327,7 @@ class _TcpTransport(_Failures, Transport):  # type: ignore[misc]  # stomp.py has
 
 
 class _BoundedSocket(socket.socket):
-    """Reads until a certain time, however much comes."""
+    """A socket with one deadline for all its reads."""
 
     until_ms = math.inf
 
@@ -338,14 +340,14 @@ class _BoundedSocket(socket.socket):
 
 
 class _BoundedWebSocket(WebSocket):
-    """Shakes hands until a certain time. By itself it waits so long for each byte, and a peer may send many."""
+    """A WebSocket with one deadline for its handshake; the library's timeout is for each byte, and a peer may send many."""
 
     until_ms = math.inf
     _sock: Any = None
 
     @property
     def sock(self) -> Any:
-        """What it is on."""
+        """The socket below."""
         return self._sock
 
     @sock.setter
@@ -358,7 +360,7 @@ class _BoundedWebSocket(WebSocket):
         self._sock = made
 
     def unbind(self) -> None:
-        """Go on without that time."""
+        """Remove the deadline."""
         self.until_ms = math.inf
         self.sock = socket.socket(fileno=self.sock.detach())
 
@@ -370,7 +372,7 @@ class _WebSocketTransport(_Failures, WSTransport):  # type: ignore[misc]  # stom
         self._timeout_ms = settings.connect_timeout_ms
 
     def attempt_connection(self) -> None:
-        """Connect, and shake hands, in a limited time. Raises `ConnectFailedException`."""
+        """Connect, and do the handshake, within the time limit. Raises `ConnectFailedException`."""
         made = _BoundedWebSocket()
         made.until_ms = SystemClock().monotonic_ms() + self._timeout_ms
         made.settimeout(self._timeout_ms / 1000)
@@ -384,7 +386,7 @@ class _WebSocketTransport(_Failures, WSTransport):  # type: ignore[misc]  # stom
 
 
 def connect(endpoint: Endpoint, settings: StompSettings) -> StompSocket:
-    """Connect, and shake hands. Raises `ResourceError`."""
+    """Connect, with the handshakes of TLS and WebSocket. Raises `ResourceError`."""
     transport = _transport(endpoint, settings)
     transport.running = True
     try:
@@ -397,7 +399,7 @@ def connect(endpoint: Endpoint, settings: StompSettings) -> StompSocket:
 
 
 def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
-    """Return stomp.py's transport with all that it does by itself turned off."""
+    """Return stomp.py's transport, with its own retries turned off."""
     if settings.scheme == "stomp+ws":
         return _WebSocketTransport(endpoint, settings)
     place = (endpoint.host, endpoint.port)
@@ -427,7 +429,7 @@ def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
 
 
 def _guarded(transport: Any, endpoint: Endpoint, settings: StompSettings) -> StompSocket:
-    """Return the socket that stomp.py made, if it is what was asked for."""
+    """Return the socket that stomp.py made, checked to be of the kind that was asked for. Raises `ResourceError`."""
     made = transport.socket
     if settings.scheme == "stomp+ws":
         connected: StompSocket = _WebSocketSocket(made)

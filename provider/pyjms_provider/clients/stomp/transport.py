@@ -1,4 +1,4 @@
-"""What a physical connection is made of: heart-beats, the bytes to write, what its threads sleep on, and the right to read its socket."""
+"""The parts of a physical connection: heart-beats, the write buffer, the poller of its I/O thread, and the reader of its socket."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ _GRACE_MS: Final = 1000
 class HeartBeat:
     """When to send a heart-beat, and when silence means that the other side is gone (STOMP 1.2, "Heart-beating"). Pure.
 
-    Any byte, of whatever frame, is a sign of life.
+    Any byte that arrives is a sign of life.
     """
 
     def __init__(self, offer_ms: int, answer: str, now_ms: float) -> None:
         """`offer_ms`: the period that this side offered for both ways; `answer`: the broker's header, "" for none."""
         sends_ms, wants_ms = _periods(answer)
         self.send_every_ms = max(offer_ms, wants_ms) if offer_ms and wants_ms else 0
-        """At least so often something must be sent; 0: never."""
+        """The longest time between bytes sent, in milliseconds; 0: no limit."""
         self.expect_every_ms = max(offer_ms, sends_ms) if offer_ms and sends_ms else 0
-        """So often the broker sends something; 0: it need not."""
+        """The longest time between bytes from the broker, in milliseconds; 0: no limit."""
         self.silence_max_ms = self.expect_every_ms * _TOLERANCE + _GRACE_MS
-        """The silence, in milliseconds, that is borne."""
+        """The longest silence of the broker that is tolerated, in milliseconds."""
         self.sent_ms = self.received_ms = now_ms
-        """When bytes were written, and when bytes came, whatever they were."""
+        """When bytes were last written, and last received."""
 
     def is_due(self, now_ms: float) -> bool:
-        """Say whether a heart-beat is to be sent now: after half of the period, so that a slow network has the rest."""
+        """Return whether a heart-beat is due: after half of the period, so that a slow network has the rest."""
         return self.send_every_ms > 0 and now_ms - self.sent_ms >= self.send_every_ms / 2
 
     def is_dead(self, now_ms: float) -> bool:
-        """Say whether the broker has been silent for too long."""
+        """Return whether the broker has been silent for too long."""
         return self.expect_every_ms > 0 and now_ms - self.received_ms > self.silence_max_ms
 
     def wait_ms(self, now_ms: float) -> float | None:
-        """Return how long nothing needs to be done; None: for ever."""
+        """Return for how many milliseconds nothing is due; None: for ever."""
         waits = []
         if self.send_every_ms:
             waits.append(self.sent_ms + self.send_every_ms / 2 - now_ms)
@@ -61,7 +61,7 @@ class HeartBeat:
 
 
 def _periods(answer: str) -> tuple[int, int]:
-    """Return what the broker sends and wants; a header that is no pair of numbers stands for none."""
+    """Return the periods in which the broker sends and wants bytes; 0 and 0 if the header is not a pair of numbers."""
     sends, comma, wants = (part.strip() for part in answer.partition(","))
     # `isdecimal` alone is true for the digits of every script.
     if not (comma and sends.isdecimal() and wants.isdecimal() and sends.isascii() and wants.isascii()):
@@ -73,21 +73,21 @@ class Wakeup:
     """A pair of sockets that ends another thread's system call."""
 
     def __init__(self) -> None:
-        """Raises `OSError` when the process may open no more."""
+        """Raises `OSError` when the process may open no more files."""
         self._reader, self._writer = socket.socketpair()
         # A full pair must not block the thread that signals; it may be the handler of a signal.
         self._reader.setblocking(False)
         self._writer.setblocking(False)
         self.fileno = self._reader.fileno()
-        """What to poll."""
+        """The file descriptor to poll."""
 
     def set(self) -> None:
-        """End the call. Any thread, and the handler of a signal: never blocks, and takes no lock."""
-        with suppress(OSError):  # full: it is awake already; closed: it has ended
+        """End the call. Any thread, and signal handlers: never blocks, and takes no lock."""
+        with suppress(OSError):  # full: a wakeup is pending already; closed: the connection has ended
             self._writer.send(b"x")
 
     def clear(self) -> None:
-        """Take notice, before what has changed is looked at."""
+        """Consume pending wakeups; call this before reading the state that has changed."""
         with suppress(BlockingIOError):
             self._reader.recv(4096)
 
@@ -97,12 +97,12 @@ class Wakeup:
         self._reader.close()
 
     def forget(self) -> None:
-        """Let go of it, in a child of this process."""
+        """Release the pair, in a child of this process."""
         let_go(self._writer.fileno())
 
 
 class Poller:
-    """What the I/O thread sleeps on: its socket, and its wakeup. `poll_reads` may be called by any thread, also while it sleeps."""
+    """The poll of the I/O thread: its socket and its wakeup. Any thread may call `poll_reads`, also during the poll."""
 
     def __init__(self, fileno: int, wakeup: int) -> None:
         self._fileno = fileno
@@ -120,17 +120,17 @@ class Poller:
             self._selector.register(fileno, selectors.EVENT_READ)
 
     def poll_reads(self, reads: bool) -> None:
-        """Say whether to look for what can be read."""
+        """Set whether to poll for data."""
         self._set(reads=reads)
 
     def poll_writes(self, writes: bool) -> None:
-        """Say whether to look for room to write."""
+        """Set whether to poll for room to write."""
         if writes != self._writes:
             self._set(writes=writes)
 
     def _set(self, *, reads: bool | None = None, writes: bool | None = None) -> None:
-        # `close` takes the lock, too: the set cannot be closed between the look and the change. The other flag is read under
-        # it as well: an application's thread changes one while the I/O thread changes the other.
+        # `close` takes the lock, too: the set cannot be closed between the check and the change. The other flag is read under it
+        # as well: an application's thread changes one while the I/O thread changes the other.
         with self._lock:
             reads = self._reads = self._reads if reads is None else reads
             writes = self._writes = self._writes if writes is None else writes
@@ -151,8 +151,8 @@ class Poller:
         return self._wakeup in ready, bool(ready.get(self._fileno, 0) & selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Let go of what it sleeps on."""
-        with self._lock:  # `poll_reads` of another thread finds it closed
+        """Close the epoll or selector."""
+        with self._lock:  # another thread's `poll_reads` then finds it closed
             if self._epoll is not None:
                 self._epoll.close()
         if self._selector is not None:
@@ -169,16 +169,16 @@ _IN: Final = getattr(select, "POLLIN", 0)
 
 
 class SocketReader:
-    """The right to read one socket: of its I/O thread or, while it waits, of an application's thread. Any thread.
+    """Lets one thread at a time read a socket: its I/O thread, or an application's thread while it waits. Any thread.
 
-    A thread that waits for an answer polls the socket itself, and handles all that arrives as the I/O thread would (decision 0601).
-    One thread reads at a time. The I/O thread does not poll the socket meanwhile. It gets the socket back two ticks after the last
-    read at the latest, or at once if another thread waits for a message.
+    A thread that waits for an answer polls the socket itself, and handles all that arrives as the I/O thread would (decision 0601). The I/O
+    thread does not poll the socket meanwhile. It gets the socket back two ticks after the last read at the latest, or at once if another
+    thread waits for a message.
     """
 
     def __init__(self, *, is_shared: bool, wake: Callable[[], None], poll_reads: Callable[[bool], None]) -> None:
-        """`is_shared`: whether the socket's kind allows it; `wake` has the I/O thread look at what has changed; `poll_reads` tells
-        it whether to poll the socket, at once, also while it sleeps.
+        """`is_shared`: whether applications' threads may read this kind of socket; `wake` wakes the I/O thread; `poll_reads` switches its
+        poll of the socket on or off, at once, also during the poll.
         """
         self._wake = wake
         self._poll_reads = poll_reads
@@ -191,19 +191,19 @@ class SocketReader:
         self._fileno = -1
         self._read: Callable[[], None] = _nothing
         self._is_lendable = False
-        """Whether threads of the application may read: it has begun, and neither ended nor failed."""
+        """Whether applications' threads may read: reading has begun, and neither ended nor failed."""
         self.reader: int | None = None
-        """The thread that reads, and so must not wait for what it alone can read."""
+        """The thread that reads now; it must not wait for data that only it can read."""
         self._waiting: set[Signal] = set()
         self._uses = self._seen_uses = 0
         self._is_lent = False
         self.is_ticking = False
         """Whether the I/O thread looks every `TICK_S` if the socket is still used."""
         self.failure: Exception | None = None
-        """What went wrong while a thread of the application's read: the I/O thread raises it, as it also keeps the time and ends the connection."""
+        """The error of a read by an application's thread: the I/O thread raises it, as only that ends the connection."""
 
     def begin(self, fileno: int, read: Callable[[], None]) -> None:
-        """Let threads read from now on: `read` reads what there is, and may raise what ends the connection."""
+        """Let threads read from now on: `read` handles the data that is there, and raises an error to end the connection."""
         self._fileno, self._read = fileno, read
         if self._poll is not None:
             self._poll.register(fileno, _IN)
@@ -215,14 +215,14 @@ class SocketReader:
     def wait(self, clock: Clock, signal: Signal, until_ms: float | None, is_alone: Callable[[], bool]) -> bool:
         """Wait as `clock.wait` does, and read meanwhile, if no other thread does.
 
-        `is_alone`: whether no other thread will miss what comes after the wait, until the next one or the next tick.
+        `is_alone`: whether no other thread waits for messages, so that this one may keep the socket until its next wait, or the next tick.
         """
         # The answer may be there already: then the wait costs no system call and no tick.
         if signal.wait(0):
             return True
         if (
             self._is_lendable
-            # A virtual or frozen clock ends waits by itself, which no system call hears of.
+            # A virtual or frozen clock ends waits by itself, and cannot wake a thread from a system call.
             and isinstance(clock, SystemClock)
             and clock.is_real
             and self.reader != get_ident()
@@ -231,7 +231,7 @@ class SocketReader:
             try:
                 ended = self._read_until(clock, signal, until_ms)
                 self.reader = None
-                # Kept for the next wait if it can: telling the I/O thread is a system call each time.
+                # Kept for the next wait if possible: giving it back to the I/O thread is a system call each time.
                 if not self._is_lendable or not is_alone() or self._waiting:
                     with self._lock:
                         self._take_back()
@@ -247,7 +247,7 @@ class SocketReader:
             self._waiting.discard(signal)
 
     def _read_until(self, clock: Clock, signal: Signal, until_ms: float | None) -> bool | None:
-        """Read until the signal comes (True), or that time (False); None: there is nothing to read any more."""
+        """Read until the signal is set (True) or the time is over (False); None: there is nothing to read any more."""
         with self._lock:
             self._uses += 1
             is_new, self.is_ticking = not self.is_ticking, True
@@ -258,7 +258,7 @@ class SocketReader:
         if is_new:
             self._wake()
         self.reader = get_ident()
-        # First the ring, then the look at the flag: a flag that is raised between the two is heard by the poll.
+        # First the ring, then the check of the flag: a flag that is set between the two ends the poll.
         signal.ring = self._ring
         assert self._poll is not None
         poll = self._poll.poll
@@ -293,13 +293,14 @@ class SocketReader:
             signal.ring = None
 
     def _ring(self) -> None:
-        """Have the reader look at its signal."""
-        # The reader needs no wakeup for a signal that it raises itself, but for a deferred one: its handler runs in the reader's thread, while that polls.
+        """Wake the reader, so that it checks its signal."""
+        # The reader needs no wakeup for a signal that it sets itself, but it does for a deferred one: that handler runs in the
+        # reader's thread, during its poll.
         if self.reader != get_ident() or deferred.pending:
             self._wakeup.set()
 
     def keep_polling(self) -> None:
-        """Have the I/O thread look again within `TICK_S`, or soon after."""
+        """Have the I/O thread tick, so that it looks again within about `TICK_S`."""
         with self._lock:
             self._uses += 1
             is_new, self.is_ticking = not self.is_ticking, True
@@ -325,10 +326,9 @@ class SocketReader:
                 self._right.release()
 
     def tick(self) -> None:
-        """Take the socket back if no thread has read since the last tick."""
+        """Give the socket back to the I/O thread if no other thread has read since the last tick."""
         with self._lock:
-            # A thread that polls since before the last tick has not
-            # counted again, so the present reader is looked at, too.
+            # A thread that has polled since before the last tick has not counted again, so the present reader is checked, too.
             is_used = self._uses != self._seen_uses or self.reader is not None
             self._seen_uses = self._uses
             if not is_used:
@@ -336,8 +336,8 @@ class SocketReader:
                 self._take_back()
 
     def end(self) -> None:
-        """Let no thread read any more; return when none does, or after `_END_S`: a reader that is still in a listener by then
-        finds that all is over, or that the socket is closed.
+        """End all reads; return when no thread reads any more, or after `_END_S`. A reader that is still in a listener by then finds the
+        flag down, or the socket closed.
         """
         # The flag first, then the wakeup: the reader that wakes must find the flag down.
         self._is_lendable = False
@@ -351,7 +351,7 @@ class SocketReader:
                 self._right.release()
 
     def forget(self) -> None:
-        """Let no thread read, in a child of this process."""
+        """End all reads, in a child of this process."""
         # A thread of the parent may have held the locks at the fork; in the child they would stay locked.
         self._right, self._lock, self._is_lendable = Lock(), Lock(), False
 
@@ -368,11 +368,11 @@ _PARTS_MAX: Final = FRAME_MESSAGES_MAX  # two of a message, so half of what a br
 
 
 class WriteBufferClosedError(Exception):
-    """The connection has ended; what was put in last may or may not have been written."""
+    """The connection has ended; the data put in last may or may not have been written."""
 
 
 class SentFlag:
-    """Whether frames are on their way for certain: a call that fails later must not send them again."""
+    """Whether frames are in the write buffer: a call that fails after that must not send them again."""
 
     __slots__ = ("is_sent",)
 
@@ -381,10 +381,10 @@ class SentFlag:
 
 
 class WriteBuffer:
-    """The bytes on their way to one socket: bounded, in order, written by one thread at a time. Any thread.
+    """The write buffer of one socket: bounded, in order, written by one thread at a time. Any thread.
 
-    The thread that puts something in writes it, if no other is writing and the socket takes it at once; the rest is the I/O thread's. So
-    a send costs no change of threads, and no lock is held while bytes are written.
+    The thread that puts data in writes it, if no other one is writing; the I/O thread writes what the socket does not take at once. So a
+    send needs no thread switch, and no lock is held during a write.
     """
 
     def __init__(
@@ -395,12 +395,12 @@ class WriteBuffer:
         frame: Callable[[bytes], bytes] = bytes,
         timeout_s: Callable[[], float | None] = lambda: 0.0,
     ) -> None:
-        """`frame` makes of a frame of STOMP what the socket carries; `timeout_s`: for how many seconds of real time the calling thread
-        may wait for room; None: it gets in without. `limit`: more bytes than that wait before they get in; a single piece may be
-        larger.
+        """`limit`: the most bytes in the buffer, above which a call waits for room; a single piece may be larger. `frame` wraps a STOMP
+        frame for the socket. `timeout_s` returns for how many seconds of real time the calling thread may wait for room; None: it puts its
+        data in without waiting.
 
-        `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
-        None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
+        `wake` has the I/O thread call `flush`. `write` writes as much as it can without waiting and returns how much; None: only the I/O
+        thread may write (TLS: OpenSSL's state bears one thread only).
         """
         self._limit = limit
         self._wake = wake
@@ -408,34 +408,35 @@ class WriteBuffer:
         self._frame = frame
         self._timeout_s = timeout_s
         self._is_open = False
-        """Whether what was put in last is a frame to which more may be added: of messages, or of acknowledgements."""
+        """Whether the last frame is open: messages, or acknowledgements, may be added to it."""
         self._gathered: list[bytes] = []
-        """Its messages, each behind its length."""
+        """The messages of the open frame, each after its length."""
         self._gathered_for = ""
-        """Whose they are: a session. Empty: it is one of acknowledgements, to which no message is added."""
+        """Their session. Empty: the open frame has acknowledgements, and no message is added to it."""
         self._gathered_size = 0
         self._ack_head = b""
-        """How it begins, if it is one of acknowledgements; else empty."""
+        """The beginning of an open frame of acknowledgements; else empty."""
         self._ack_first = self._ack_last = 0
         self._lock = Lock()
         self._waiting: set[Signal] = set()
-        """Of threads that wait for room."""
+        """The signals of threads that wait for room."""
         self._pending: deque[bytes] = deque()
-        """Whole frames, or what is left of one, as the socket carries them."""
+        """Frames as the socket carries them, all whole but perhaps the first."""
         self._size = 0
-        """How many bytes are not written yet, about: of what is pending, of the open frame, and of what is just being written."""
+        """About how many bytes are not written yet: pending ones, those of the open frame, and those of a write under way."""
         self._is_writing = False
-        """Whether somebody is the writer, who goes on until nothing is left."""
+        """Whether some thread is the writer, which goes on until the buffer is empty."""
         self.has_rest = False
-        """Whether that is the I/O thread, which has something to write then."""
+        """Whether the I/O thread is the writer, and has something to write."""
         self._is_closed = False
 
     def put(self, data: bytes, *, corked: bool = False, needs_room: bool = True, sent: SentFlag | None = None) -> None:
-        """Have `data` written after all that came before; wait for room, if it `needs_room`.
+        """Put `data` at the end of the buffer and have it written; wait for room, if it `needs_room`.
 
-        `corked`: not yet, but together with what comes, or when `uncork` is called, or when there is much of it. `sent` is set as soon as that is certain.
+        `corked`: write it later, with the data that follows, at the next `uncork`, or when much of it has gathered. `sent` is set when the
+        data is in the buffer.
 
-        Raises `ResourceError` when there was none, `WriteBufferClosedError`.
+        Raises `ResourceError` if there was no room in time, `WriteBufferClosedError`.
         """
         size, batch = len(data), data
         # Read without the lock: the limit is a soft one, and threads that race for the same room all get in.
@@ -444,11 +445,11 @@ class WriteBuffer:
         with self._lock:
             if self._is_closed:
                 raise WriteBufferClosedError
-            # Set under the lock, with the entry: whatever fails later,
+            # Set under the lock, with the entry: if the call fails later,
             # the flag says whether the frames are in the buffer.
             if sent is not None:
                 sent.is_sent = True
-            # What was gathered came first: the order on the wire is that of the calls.
+            # Gathered messages came first: the order on the wire is that of the calls.
             if self._is_open:
                 self._seal()
             if corked or self._size or self._write_here is None:
@@ -458,14 +459,14 @@ class WriteBuffer:
                 if self._is_writing or (corked and self._size < _CORKED_MAX):
                     return
                 batch = self._begin()
-            else:  # no thread writes, as there is nothing
+            else:  # the buffer is empty, so no thread writes
                 self._size, self._is_writing = size, True
         # Without the lock: other threads may add to the buffer during the system call.
         self._write(batch)
 
     def gather(self, session: str, message: bytes, *, corked: bool = True) -> bool:
-        """Have a packed message of a session sent as `put` does, if it is corked in one frame with those that come after it, up to
-        the first thing that is none of them. Return whether nothing waited before.
+        """Put a packed message of a session into the open frame, or begin one. If `corked`, the session's next messages join that frame,
+        until something else is put in. Return whether it is corked in a buffer that was empty.
 
         Raises as `put`.
         """
@@ -477,7 +478,7 @@ class WriteBuffer:
                 raise WriteBufferClosedError
             is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
             if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
-                self._seal()  # a large message has a frame to itself, as there is a limit to frames
+                self._seal()  # a large message has a frame to itself, as frames are limited
             is_first = not self._size
             self._gathered_for, self._is_open = session, True
             self._gathered += LENGTH.pack(len(message)), message
@@ -490,14 +491,14 @@ class WriteBuffer:
         return False
 
     def acknowledge(self, head: bytes, first: int, last: int) -> bool:
-        """Have deliveries acknowledged as `put` does with what is corked: in one frame with those that come right after them, up to the
-        first thing that is none of them. Return whether nothing waited before.
+        """Acknowledge deliveries `first` to `last`, corked: in one frame with acknowledgements that continue the range, until something
+        else is put in. Return whether the buffer was empty.
 
         head: the frame's beginning, up to the ids; one object for each session. Raises as `put`.
         """
         # The head is compared by identity, as each session has one; `_seal` forgets it, so a sealed
         # frame never grows. A longer range takes no more room, so it gets into a full buffer.
-        goes_on = head is self._ack_head and first == self._ack_last + 1  # asked once more with the lock held
+        goes_on = head is self._ack_head and first == self._ack_last + 1  # checked again with the lock held
         if self._size + _ACK_SIZE > self._limit and not goes_on:
             self._wait_for_room(_ACK_SIZE)
         with self._lock:
@@ -515,7 +516,7 @@ class WriteBuffer:
             return is_first
 
     def _seal(self) -> None:
-        """Make a frame of what is open. The lock is held."""
+        """Make a pending frame of the open one. The lock is held."""
         self._is_open = False
         if self._ack_head:
             data, size = b"%b%d-%d\n\n\0" % (self._ack_head, self._ack_first, self._ack_last), _ACK_SIZE
@@ -534,8 +535,8 @@ class WriteBuffer:
         return b"".join((head, *parts, b"\0"))
 
     def _wait_for_room(self, size: int) -> None:
-        """Wait until so much gets in, if the thread is one that may wait, or until the outbox is closed. Threads that wait for the same room all
-        get in. Raises `ResourceError` when there was none.
+        """Wait until `size` bytes have room, or the buffer is closed; return at once on a thread that must not wait. Threads that wait for
+        the same room all get in. Raises `ResourceError` on a timeout.
         """
         if (timeout_s := self._timeout_s()) is None:
             return
@@ -547,7 +548,7 @@ class WriteBuffer:
                 self._waiting.add(signal)
             while not (self._is_closed or self._has_room(size)):
                 if (
-                    # Asked again after the time is over: room, or the end, may have come together with it.
+                    # Checked again after the timeout: room, or the close, may have come at the same moment.
                     not deferred.wait(_CLOCK.wait, signal, until_ms)
                     and not self._is_closed
                     and not self._has_room(size)
@@ -561,8 +562,8 @@ class WriteBuffer:
                 self._waiting.discard(signal)
 
     def uncork(self) -> None:
-        """Have written what was put in and nobody writes yet. Any thread."""
-        # Asked before each wait, and mostly there is nothing to write: so first without the lock.
+        """Write what is corked, unless some thread is writing already. Any thread."""
+        # Called before each wait, mostly with nothing to write: so checked without the lock first.
         if not self._size or self._is_writing:
             return
         with self._lock:
@@ -572,13 +573,13 @@ class WriteBuffer:
         self._write(batch)
 
     def flush(self, write: Callable[[bytes], int]) -> None:
-        """Write what the socket takes now. Only the I/O thread, when `has_rest`."""
+        """Write as much as the socket takes now. Only the I/O thread, when `has_rest`."""
         with self._lock:
             batch = self._take()
         self._drain(write, batch)
 
     def close(self) -> None:
-        """Let nobody wait any longer, and take nothing more."""
+        """Refuse more data, drop what is there, and end all waits for room."""
         with self._lock:
             self._is_closed = True
             self.has_rest = False
@@ -589,11 +590,11 @@ class WriteBuffer:
             self._wake_waiting()
 
     def forget(self) -> None:
-        """Take nothing more, in a child of this process."""
+        """Refuse more data, in a child of this process."""
         self._lock, self._is_closed = Lock(), True
 
     def _wake_waiting(self) -> None:
-        """Have those that wait for room look again. The lock is held."""
+        """Wake the threads that wait for room. The lock is held."""
         for signal in self._waiting:
             signal.set()
 
@@ -602,13 +603,13 @@ class WriteBuffer:
         return not self._size or self._size + size <= self._limit
 
     def _begin(self) -> bytes:
-        """Become the writer, or have the I/O thread be it; return what is to be written first. The lock is held."""
+        """Become the writer, or make the I/O thread the writer; return the first bytes to write. The lock is held."""
         self._is_writing = True
         self.has_rest = self._write_here is None
         return b"" if self.has_rest else self._take()
 
     def _write(self, batch: bytes) -> None:
-        """Write, as the one who has become the writer; leave to the I/O thread what the socket does not take."""
+        """Write, as the writer; the I/O thread goes on when the socket takes no more."""
         if self._write_here is None or not self._drain(self._write_here, batch):
             self._wake()
 
@@ -635,7 +636,7 @@ class WriteBuffer:
                     return True
 
     def _take(self) -> bytes:
-        """Return what is to be written next; nothing: there is nothing. The lock is held."""
+        """Return the next bytes to write; empty: there are none. The lock is held."""
         if self._is_open:
             self._seal()
         if self._size <= _BATCH or not self._pending:

@@ -1,1 +1,1 @@
-"""The driver for other brokers that speak STOMP: their dialects, and what JMS asks that they lack."""
+"""The driver for other brokers that speak STOMP: their dialects, and the parts of JMS that they lack."""

@@ -1,4 +1,4 @@
-"""One client's connection to a broker that speaks STOMP: sessions share it, by subscription ids and transaction names."""
+"""One client's connection to a foreign broker over STOMP; its sessions share it, by subscription ids and transaction names."""
 
 from __future__ import annotations
 
@@ -53,33 +53,33 @@ from pyjms_provider.protocols.stomp.messages import to_frame
 # How messages of an ended consumer are settled at a broker that keeps them pending, and forgets the consumer (RabbitMQ).
 #
 # ACK and NACK name a message as ``CONSUMER@@SESSION@@NUMBER``; the numbers are the connection's, and the consumer must be
-# one that is subscribed. So one subscription, to a queue of its own that nobody knows, lends its name.
+# subscribed. So one subscription, to a queue of its own with a unique name, lends its consumer name.
 #
-# What was on its way to a consumer when that ended, RabbitMQ answers with an ERROR in the message's place, and keeps pending. The
-# numbers are given in the order of the wire, so that they tell which message it was.
+# For a message that was on its way to a consumer when that ended, RabbitMQ sends an ERROR in its place, and keeps it pending. The
+# numbers follow the order of the wire, so they tell which message it was.
 
 _ID = "janitor"
 
 
 class PendingAckReaper:
-    """The subscription that lends its name."""
+    """The subscription whose name settles the messages of ended consumers."""
 
     def __init__(self, connection_id: str) -> None:
         self._connection_id = connection_id
-        self._last = 0  # the number of the message that came last, or would have come
+        self._last = 0  # the number of the last message, delivered or not
 
     def enter(self, physical: PhysicalConnection, client_id: str | None) -> None:
-        """Subscribe. With a client id the queue is named by that, so that no two connections have the same.
+        """Subscribe. With a client id the queue is named after it, so that no two connections have the same.
 
         Raises `DuplicateClientIdError`, `ConnectionLostInCallError`, `ProviderError`.
         """
-        # A new name each time: that of the last connection may not be free yet.
+        # A new name each time: that of the last connection may still be in use.
         own = f"connection.{self._connection_id}.{uuid4().hex[:8]}"
         name = own if client_id is None else f"client.{quoted(client_id)}"
         self._last = 0
         headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
-        # An exclusive queue is its connection's alone: RabbitMQ refuses it to a
-        # second one (RESOURCE_LOCKED), which tells that the client id is in use.
+        # Only its own connection may use an exclusive queue: RabbitMQ refuses it to a second one (RESOURCE_LOCKED), which shows
+        # that the client id is in use.
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         try:
             physical.request(Frame("SUBSCRIBE", headers))
@@ -94,13 +94,13 @@ class PendingAckReaper:
             ) from error
 
     def saw(self, frame: Frame) -> None:
-        """Note a message that came. The I/O thread."""
+        """Record the number of a delivered message. The I/O thread."""
         number = frame.headers.get("ack", "").rpartition("@@")[2]
         if number.isdecimal():
             self._last = int(number)
 
     def stray(self, frame: Frame) -> Frame | None:
-        """Return the NACK of the message in whose place this ERROR came; None: it is about something else."""
+        """Return the NACK for the undelivered message in whose place this ERROR came; None: the ERROR is about something else."""
         if "no current subscription with tag" not in bytes(frame.body).decode(errors="replace"):
             return None
         # RabbitMQ has numbered the message that it could not deliver, as it has the others of the connection.
@@ -108,7 +108,7 @@ class PendingAckReaper:
         return Frame("NACK", {"id": f"T_{_ID}@@stray@@{self._last}", "requeue": "true"})
 
     def borrowed(self, ack_id: str) -> str:
-        """Return `ack_id` under the reaper's name."""
+        """Return `ack_id` with the reaper as the consumer."""
         consumer, at, rest = ack_id.partition("@@")
         return f"T_{_ID}{at}{rest}" if at else consumer
 
@@ -116,14 +116,14 @@ class PendingAckReaper:
 _log = logging.getLogger("pyjms.stomp")
 
 _REASON_PROPERTY, _ORIGIN_PROPERTY = "JMS_pyjms_deadReason", "JMS_pyjms_deadDestination"
-"""As dead letters of our own broker say it, so that they are found and sent back in one way everywhere."""
+"""The names that dead letters of our own broker have, so that they are found and sent back in the same way everywhere."""
 _REASON_MAX = 1000
 _CLIENT_ID_ATTEMPTS = 5
 _CLIENT_ID_PAUSE_MS = 100
 
 
 class ForeignConnection(StompConnectionBase):
-    """One connection, which heals by itself."""
+    """One connection to a foreign broker; it fails over."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class ForeignConnection(StompConnectionBase):
         events: ConnectionEvents,
         link: FailoverConnection | None = None,
     ) -> None:
-        """Connect, or take over a new `link`. Raises as `Provider.connect`."""
+        """Connect, or use a new `link` that is connected. Raises as `Provider.connect`."""
         super().__init__(settings, request, events)
         self.redeliveries = REDELIVERIES
         self._on_expired = request.on_expired
@@ -199,9 +199,9 @@ class ForeignConnection(StompConnectionBase):
             raise
 
     def _reopens(self, *, is_last: bool) -> bool:
-        """Connect anew; return False if the client id is in use and that is to be tried again.
+        """Connect again; return False if the client id is in use and should be tried again.
 
-        RabbitMQ lets go of the names of a connection that has closed a moment after it has said goodbye.
+        RabbitMQ frees the names of a closed connection a moment after its DISCONNECT.
         """
         try:
             self._reopen()
@@ -213,7 +213,7 @@ class ForeignConnection(StompConnectionBase):
         return True
 
     def _reopen(self) -> None:
-        """Connect anew: STOMP says the client id in CONNECT."""
+        """Connect again, since STOMP sends the client id in CONNECT."""
         self.link.reopen(self._set_up)
 
     def _set_up(self, physical: PhysicalConnection) -> None:
@@ -268,18 +268,18 @@ class ForeignConnection(StompConnectionBase):
     # What sessions use
 
     def forget_session(self, session: ForeignSession) -> None:
-        """Let go of a session that has closed."""
+        """Remove a session that has closed."""
         with self._lock:
             self._sessions.pop(session, None)
 
     def forget_subscription(self, subscription: Subscription | Browser) -> None:
-        """Let go of a consumer that has ended at the broker."""
+        """Remove a consumer that has ended at the broker."""
         with self._lock:
             for each in subscription.ids:
                 self._subscriptions.pop(each, None)
 
     def frame_of(self, envelope: Envelope) -> Frame:
-        """Return the SEND that carries `envelope`. Raises `ProviderError` for what the broker cannot take."""
+        """Return the SEND that carries `envelope`. Raises `ProviderError` for a message that the broker cannot take."""
         dialect = self.dialect
         destination, reply_to = envelope.destination, envelope.reply_to
         if destination.temporary:
@@ -305,13 +305,13 @@ class ForeignConnection(StompConnectionBase):
         return frame
 
     def nack(self, held: HeldMessage) -> Frame:
-        """Return the frame that has the broker keep `held` aside."""
+        """Return the frame that has the broker dead-letter `held`."""
         return Frame("NACK", self.ack(held).headers)
 
     def ack(self, held: HeldMessage, transaction: str | None = None) -> Frame:
         """Return the frame that settles `held`."""
         ack_id = held.ack_id
-        # RabbitMQ looks up the consumer by its name, and has forgotten one that ended; the reaper's is always there.
+        # RabbitMQ looks up the consumer by its name, and has forgotten one that ended; the reaper always exists.
         if self._reaper is not None and not held.subscription.is_open:
             ack_id = self._reaper.borrowed(ack_id)
         headers = {"id": ack_id}
@@ -320,7 +320,7 @@ class ForeignConnection(StompConnectionBase):
         return Frame("ACK", headers)
 
     def hand_back(self, messages: Iterable[HeldMessage]) -> None:
-        """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ): each once."""
+        """Return messages of an ended consumer to a broker that would keep them pending (RabbitMQ), each once."""
         assert self._reaper is not None, "other brokers take them back by themselves"
         # A second ACK or NACK of a message ends the connection at RabbitMQ (decision 0603).
         messages = [each for each in messages if not each.is_settled()]
@@ -329,10 +329,10 @@ class ForeignConnection(StompConnectionBase):
             try:
                 self.link.newest.request_last(*frames, sent=begin_settlement(messages))
             except ConnectionLostInCallError:
-                _log.debug("the connection ended while messages were handed back")  # they are back by that
+                _log.debug("the connection ended while messages were handed back")  # which returned them, too
 
     def tell_expired(self, envelope: Envelope, address: Address, subscription: str | None) -> None:
-        """Tell who asked for it that a message had expired when it came. No lock of this provider may be held."""
+        """Report a message that had expired on arrival to the listener, if there is one. Call it with no lock of this provider held."""
         if self._on_expired is not None:
             self._on_expired(
                 ExpiredMessage(
@@ -345,7 +345,7 @@ class ForeignConnection(StompConnectionBase):
             )
 
     def dead_letter(self, envelope: Envelope, reason: str) -> Frame:
-        """Return what sends a copy to the queue of dead letters, with the reason and where it was first. Raises `ProviderError`."""
+        """Return the SEND of a copy to the dead-letter queue, with the reason and the original destination. Raises `ProviderError`."""
         origin, said = str(envelope.destination), reason[:_REASON_MAX]
         properties = {_ORIGIN_PROPERTY: origin, **envelope.properties, _REASON_PROPERTY: said}
         grave = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
@@ -354,7 +354,7 @@ class ForeignConnection(StompConnectionBase):
         )
 
     def flush(self) -> None:
-        """Wait until the broker has done what was sent, if there is a connection."""
+        """Wait until the broker has processed all that was sent, if there is a connection."""
         try:
             flush(self.link.newest)
         except ConnectionLostInCallError:
@@ -369,7 +369,7 @@ class ForeignConnection(StompConnectionBase):
     def subscribe(
         self, session: ForeignSession, request: SubscribeRequest, on_ready: Callable[[], None]
     ) -> Subscription:
-        """Subscribe; again if the connection is lost meanwhile. Raises `ProviderError`."""
+        """Subscribe; repeat it if the connection is lost meanwhile. Raises `ProviderError`."""
         if request.address.temporary:
             self.temporaries.check_own(request.address)
         else:
@@ -399,7 +399,7 @@ class ForeignConnection(StompConnectionBase):
         return subscription
 
     def _enter(self, subscription: Subscription) -> None:
-        """Have messages handed to `subscription`. Raises `SubscriptionInUseError`, `ClosedError`."""
+        """Route messages to `subscription`. Raises `SubscriptionInUseError`, `ClosedError`."""
         name = subscription.request.durable_name
         with self._lock:
             self._check_open()
@@ -408,18 +408,18 @@ class ForeignConnection(StompConnectionBase):
             self._subscriptions[subscription.id] = subscription
 
     def window_of(self, request: SubscribeRequest) -> int:
-        """Return how many messages a new consumer is pushed before it settles some."""
-        # Subscribers of a topic do not compete for messages, so that a large window takes nothing from others.
+        """Return how many unsettled messages the broker may push to a new consumer."""
+        # Subscribers of a topic do not compete for messages, so a large window takes nothing from others.
         is_topic = request.address.kind is AddressKind.TOPIC
         return self.settings.prefetch_topic_messages if is_topic else self.settings.prefetch_messages
 
     def widen(self, subscription: Subscription, physical: int) -> None:
-        """Let the broker push more to a consumer whose client settles late: by one more subscription. Never waits.
+        """Let the broker push more to a consumer whose client settles late, by one more subscription. Never waits.
 
         STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
         """
         newest = self.link.newest
-        # The connection was replaced since the consumer looked; there its window is a new one.
+        # The connection was replaced since the consumer checked; there its window starts again.
         if newest.number != physical:
             return
         another_id = f"{subscription.id}.{next(self._numbers)}"
@@ -444,7 +444,7 @@ class ForeignConnection(StompConnectionBase):
         while True:
             physical = self.link.current()
             if subscription.physical == physical.number:
-                # The healer has subscribed it in this connection already.
+                # The healer has subscribed it on this connection already.
                 return
             # Before the request: messages of this connection may come before the answer, and others are dropped.
             subscription.begin_physical(physical.number)
@@ -464,7 +464,7 @@ class ForeignConnection(StompConnectionBase):
         unsubscribe_id = f"u{next(self._numbers)}"
         headers = durable_headers(self.dialect, self._client_id, name)
         ending = Frame("UNSUBSCRIBE", {"id": unsubscribe_id, **headers})
-        # RabbitMQ ends a durable subscription only by its consumer: one is made for that, on a topic of no account.
+        # RabbitMQ ends a durable subscription only by its consumer: so one is made, on an unused topic.
         if self.dialect.ends_inactive_durable:
             self._ask_now(ending)
             return
@@ -482,15 +482,15 @@ class ForeignConnection(StompConnectionBase):
         return Browser(self, address, selector, subscribing).run()
 
     def enter(self, browser: Browser) -> None:
-        """Have messages handed to `browser`, which forgets itself when it ends. Raises `ClosedError`."""
+        """Route messages to `browser`, which removes itself when it ends. Raises `ClosedError`."""
         with self._lock:
             self._check_open()
             self._subscriptions[browser.id] = browser
 
-    # What the failover connection tells
+    # Events of the failover connection
 
     def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
-        """Put a message away. The I/O thread."""
+        """Pass a message to its consumer. The I/O thread."""
         name = frame.headers.get("subscription", "")
         # Every message counts, also one that no consumer takes: the numbers are the connection's.
         if self._reaper is not None:
@@ -504,7 +504,7 @@ class ForeignConnection(StompConnectionBase):
             _log.debug("a message came for a consumer that is closed: %r", frame)
 
     def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
-        """Give back a message that was on its way to a consumer that has ended (RabbitMQ). The I/O thread."""
+        """Return a message that was on its way to a consumer that has ended (RabbitMQ). The I/O thread."""
         nack = None if self._reaper is None else self._reaper.stray(frame)
         if nack is None:
             return False
@@ -516,11 +516,11 @@ class ForeignConnection(StompConnectionBase):
         return True
 
     def is_alone(self) -> bool:
-        """Return whether nobody waits for messages, which is not known here."""
+        """Return False: waiting threads are not counted here."""
         return False
 
     def on_broker_error(self, error: ProviderError) -> None:
-        """Tell the client; open transactions may lack what was refused."""
+        """Tell the client, and doom open transactions: they may lack what was refused."""
         with self._lock:
             sessions = list(self._sessions)
         for session in sessions:
@@ -540,14 +540,14 @@ class ForeignConnection(StompConnectionBase):
                 self.forget_subscription(subscription)
 
     def restore(self, physical: PhysicalConnection) -> None:
-        """Subscribe all consumers in `physical`. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Subscribe all consumers on `physical`. Raises `ConnectionLostInCallError`, `ProviderError`."""
         if self._reaper is not None:
             # In this order: the reaper's queue holds the client id, and consumers need their temporary queues.
             self._reaper.enter(physical, self._client_id)
         self.temporaries.restore(physical)
         for subscription in self._consumers():
             if not subscription.leave_physical():
-                # a physical connection that ended while all was restored in it may have given something
+                # a connection that ended during its restore may have delivered something
                 self.forget_subscription(subscription)
             elif not self.temporaries.is_gone(subscription.request.address):
                 self._restore_subscription(physical, subscription)
@@ -560,7 +560,7 @@ class ForeignConnection(StompConnectionBase):
             physical.request(subscription.subscribing.frame())
             subscription.has_been_made(physical)
         except (AccessDeniedError, DestinationError) as error:
-            # The others shall live: an error that is raised here would drop the new connection for all of them.
+            # The other consumers go on: an error that is raised here would drop the new connection for all of them.
             if not subscription.begin_physical(0):
                 self.forget_subscription(subscription)
             self._events.on_exception(not_made_anew(subscription.request.address, error))

@@ -1,4 +1,4 @@
-"""A message that came to this client and is not settled: what a delivery's tag is."""
+"""A received message that is not settled: the tag of a delivery."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Settlement(SentFlag):
     def __init__(self, transaction: Transaction | None = None) -> None:
         super().__init__()
         self.transaction = transaction
-        """What it is a part of; None: it settles at once."""
+        """The transaction that it is a part of; None: it settles at once."""
 
 
 class MessageSource(Protocol):
-    """What a held message sees of the subscription that it came by."""
+    """What a held message uses of its subscription."""
 
     @property
     def is_open(self) -> bool:
@@ -43,28 +43,28 @@ class MessageSource(Protocol):
 
     @property
     def identity(self) -> str:
-        """Whose copies of messages it gets: a queue's, or a durable subscription's."""
+        """Whose copies of messages it gets: empty for a queue, else the durable subscription."""
         ...
 
     def settled(self, messages: Iterable[HeldMessage]) -> None:
-        """Hear that these messages are settled."""
+        """Remove messages that are settled."""
         ...
 
     def give_back(self, messages: Iterable[HeldMessage]) -> None:
-        """Take messages back, or give them back to the broker."""
+        """Return messages to their places, or to the broker."""
         ...
 
 
 class MessageHolder(Protocol):
-    """What a held message sees of the session that has it."""
+    """What a held message uses of its session."""
 
     def let_go_of(self, held: HeldMessage) -> None:
-        """Hear that another session has taken it over."""
+        """Remove a message that another session has adopted."""
         ...
 
 
 class HeldMessage:
-    """Guarded by its subscription's lock, except `session`: by the sessions' own."""
+    """A message that the client has received and not settled. Guarded by its subscription's lock; `session` by those of the sessions."""
 
     __slots__ = (
         "burial",
@@ -83,7 +83,7 @@ class HeldMessage:
     def __init__(self, subscription: MessageSource, physical: int, frame: Frame, number: int) -> None:
         self.subscription = subscription
         self.physical = physical
-        """Settled and given back in this physical connection only."""
+        """The only physical connection on which it can be settled and given back."""
         self.frame = frame
         self.number = number
         """Its place among the messages of its subscription."""
@@ -92,21 +92,21 @@ class HeldMessage:
         """How often it has been delivered."""
         self.is_redelivered = False
         self.is_counted = False
-        """Whether its subscription counts it among those that were polled, and are neither settled nor given back."""
+        """Whether its subscription counts it as polled, and neither settled nor given back."""
         self.session: MessageHolder | None = None
-        """Who has it now."""
+        """The session that holds it now."""
         self.settlement: Settlement | None = None
-        """What was, or is about to be, said of it last."""
+        """The last settlement that was sent for it, or is about to be."""
         self.burial: Request | None = None
-        """The copy of it that is being kept aside: gone with it, if nobody asks again."""
+        """The request that sends its copy to the dead letters, kept for a repeated call."""
 
     @property
     def owner(self) -> str:
-        """Whose copy of the message it is: that of a queue, or of a durable subscription."""
+        """Whose copy of the message it is; see `MessageSource.identity`."""
         return self.subscription.identity
 
     def is_settled(self, transaction: Transaction | None = None) -> bool:
-        """Whether the broker has been told that it is settled: for good, or in `transaction`. A call that said so may not have been answered."""
+        """Whether its settlement was sent: for good, or in `transaction`. The broker may not have answered that call."""
         settlement = self.settlement
         if settlement is None or not settlement.is_sent:
             return False
@@ -115,30 +115,30 @@ class HeldMessage:
 
     @property
     def ack_id(self) -> str:
-        """What ACK and NACK name it by."""
+        """The id in ACK and NACK."""
         headers = self.frame.headers
         return headers.get("ack") or headers.get("message-id", "")
 
 
 def begin_settlement(held: Iterable[HeldMessage], transaction: Transaction | None = None) -> Settlement:
-    """Return what notes, of all these at once, that they are settled."""
+    """Return one new settlement for all these messages; its flag says whether it was sent."""
     settlement = Settlement(transaction)
     for each in held:
         each.settlement = settlement
     return settlement
 
 
-# What this process knows of messages that a broker will deliver again: after a lost connection, or a closed session.
+# What this process remembers of messages that a broker will deliver again, after a lost connection or a closed session.
 #
-# By JMSMessageID, destination and durable subscription: how often one was delivered here, and which were acknowledged without an answer. Both are
-# bounded; what falls out is delivered with the broker's flag alone.
+# By JMSMessageID, destination and durable subscription: how often a message was delivered here, and whether it was acknowledged
+# without an answer. Both tables are bounded; a message that was dropped from them is delivered with the broker's flag alone.
 
 _KEPT_MAX = 10_000
 _Key: TypeAlias = tuple[str, Address, str]
 
 
 class Redeliveries:
-    """Any thread."""
+    """Delivery counts and acknowledgements of messages that may be redelivered. Any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -146,7 +146,7 @@ class Redeliveries:
         self._acknowledged: OrderedDict[_Key, None] = OrderedDict()
 
     def seen(self, messages: Iterable[HeldMessage]) -> None:
-        """Remember how often these were delivered; the connection that they came by is gone."""
+        """Remember the delivery counts of these messages, which the broker will deliver again."""
         with self._lock:
             for held in messages:
                 if held.envelope is not None and held.count and (key := _key(held.envelope, held.owner)) is not None:
@@ -154,7 +154,7 @@ class Redeliveries:
             _shorten(self._counts)
 
     def acknowledged(self, messages: Iterable[HeldMessage]) -> None:
-        """Remember that the client has acknowledged these, and that the broker may not know."""
+        """Remember that the client has acknowledged these messages, perhaps unknown to the broker."""
         with self._lock:
             for held in messages:
                 if held.envelope is not None and (key := _key(held.envelope, held.owner)) is not None:
@@ -162,8 +162,8 @@ class Redeliveries:
             _shorten(self._acknowledged)
 
     def count_of(self, envelope: Envelope, owner: str) -> int:
-        """Return how often a message was delivered before the connection was lost, and forget it."""
-        # Asked for each message, and mostly there is none: then without the lock.
+        """Return how often a message was delivered before its return to the broker, and forget it."""
+        # Called for each message, and the table is mostly empty: then without the lock.
         if not self._counts:
             return 0
         key = _key(envelope, owner)
@@ -171,7 +171,7 @@ class Redeliveries:
             return 0 if key is None else self._counts.pop(key, 0)
 
     def was_acknowledged(self, envelope: Envelope, owner: str) -> bool:
-        """Say whether the client has acknowledged it, and forget that."""
+        """Return whether the client has acknowledged the message, and forget that."""
         if not self._acknowledged:
             return False
         key = _key(envelope, owner)
@@ -187,7 +187,7 @@ def _key(envelope: Envelope, owner: str) -> _Key | None:
 
 
 REDELIVERIES = Redeliveries()
-"""That of this process: a client that comes back on a new connection gets its messages marked, too."""
+"""The instance of this process: a client that reconnects gets its messages marked, too."""
 
 
 def _shorten(kept: OrderedDict[_Key, Any]) -> None:
@@ -196,30 +196,31 @@ def _shorten(kept: OrderedDict[_Key, Any]) -> None:
         kept.popitem(last=False)
 
 
-# A session's transaction at the broker: begun with its first send or acknowledgement, in one physical connection, ended once.
+# A session's transaction at the broker: it begins with the first send or acknowledgement, on one physical connection, and ends
+# once.
 
 _log = logging.getLogger("pyjms.stomp")
 
 
 class Transaction:
-    """One thread at a time, except `doom`."""
+    """A transaction on one physical connection. One thread at a time, except `doom`."""
 
     def __init__(self, name: str, physical: PhysicalConnection) -> None:
-        """Begin. Raises `ConnectionLostInCallError`."""
+        """Begin the transaction. Raises `ConnectionLostInCallError`."""
         self.name = name
         self.physical = physical
         self.acknowledged: list[HeldMessage] = []
-        """What its commit settles."""
+        """The messages that its commit settles."""
         self._commit = SentFlag()
         self._is_refused = False
-        """Whether the broker has answered COMMIT by an error."""
+        """Whether the broker has answered COMMIT with an error."""
         self._abort = SentFlag()
         self._failure: str | None = None
         # Without waiting: `commit` flushes before COMMIT, and finds an ERROR that BEGIN has caused.
         physical.post(Frame("BEGIN", {"transaction": name}))
 
     def doom(self, reason: str) -> None:
-        """Let it end in a rollback only. Any thread."""
+        """Let it end only with a rollback. Any thread."""
         self._failure = self._failure or reason
 
     @property
@@ -232,12 +233,12 @@ class Transaction:
 
     @property
     def has_committed(self) -> bool:
-        """Whether COMMIT was said, and not refused as far as is known: what was acknowledged in it is settled then."""
+        """Whether COMMIT was sent, and not refused as far as is known: messages acknowledged in it are then settled."""
         return self._commit.is_sent and not self._is_refused
 
     @property
     def has_ended(self) -> bool:
-        """Whether COMMIT or ABORT was said: nothing more can be said in it."""
+        """Whether COMMIT or ABORT was sent: no more work can be done in it."""
         return self._commit.is_sent or self._abort.is_sent
 
     def check(self) -> None:
@@ -266,7 +267,7 @@ class Transaction:
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
 
     def _prepare(self) -> None:
-        """See to it that nothing is in the way of COMMIT. Raises `RolledBackError`."""
+        """Make sure that COMMIT can be sent. Raises `RolledBackError`."""
         try:
             flush(self.physical)  # so that an ERROR for one of its frames is here before COMMIT is written
             if self.failure is not None:
@@ -279,7 +280,7 @@ class Transaction:
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
 
     def abort(self) -> None:
-        """Roll back, if the broker has not done so by itself, and if its end was not said before."""
+        """Roll back, unless the broker has done so itself, or the end was sent before."""
         # A COMMIT that was sent may still be done: an ABORT behind it would only be refused.
         if self.physical.has_ended or self.has_ended:
             return
@@ -291,7 +292,7 @@ class Transaction:
 
 
 def flush(physical: PhysicalConnection) -> None:
-    """Wait until the broker has done all that was sent: a transaction without work, the one thing STOMP offers for that.
+    """Wait until the broker has processed all that was sent, by an empty transaction, as STOMP has no other way.
 
     Raises `ConnectionLostInCallError`, `ResourceError`.
     """

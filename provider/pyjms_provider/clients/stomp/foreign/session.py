@@ -1,4 +1,4 @@
-"""A session at a broker: what it sent and holds, and how that is settled or given back."""
+"""A session at a foreign broker, with its consumers and browsers: sending, settling and giving back."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class ForeignSession(ProviderSession):
             self._transaction = None
 
     def doom(self, reason: str) -> None:
-        """Let the open transaction end in a rollback only: the broker has refused a part of it. Any thread."""
+        """Let the open transaction end only with a rollback: the broker has refused a part of it. Any thread."""
         # Read once: the session's thread may end the transaction meanwhile.
         transaction = self._transaction
         if transaction is not None:
@@ -150,7 +150,7 @@ class ForeignSession(ProviderSession):
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
         self._check_open()
         subscription = self._connection.subscribe(self, request, on_ready)
-        # The session may have been closed while the broker was asked, without closing this consumer.
+        # `close` may have listed the session's consumers before this one was made.
         with self._lock:
             is_open = not self._closed
             if is_open and subscription.is_open:
@@ -161,12 +161,12 @@ class ForeignSession(ProviderSession):
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
-        """Let go of a consumer that closes."""
+        """Remove a consumer that closes."""
         with self._lock:
             self._subscriptions.pop(subscription, None)
 
     def hold(self, held: HeldMessage) -> bool:
-        """Take a message that a consumer polls; return False if the session was closed meanwhile and has given it back."""
+        """Take a message that a consumer polls; return False if the session was closed meanwhile, and the message was given back."""
         with self._lock:
             is_open = not self._closed
             if is_open:
@@ -186,7 +186,7 @@ class ForeignSession(ProviderSession):
             self.hold(held)
 
     def let_go_of(self, held: HeldMessage) -> None:
-        """Hear that another session has taken it over."""
+        """Remove a message that another session has adopted."""
         with self._lock:
             self._held.pop(held, None)
 
@@ -211,7 +211,7 @@ class ForeignSession(ProviderSession):
             self._settle(live, self._connection.ack)  # which may wait for another connection
         number = self._link.physical_number
         if any(each.physical != number for each in held):
-            # What an earlier call has said whose answer was lost: they are settled again if they come again.
+            # Messages that an earlier call settled without an answer: if they are delivered again, they are settled again.
             self._connection.redeliveries.acknowledged(
                 each for each in held if each.physical != number and each.settlement
             )
@@ -237,13 +237,14 @@ class ForeignSession(ProviderSession):
                 raise RolledBackError("the transaction was rolled back: the connection was lost") from None
 
     def discard(self, held: HeldMessage) -> bool:
-        """Settle a message that no client gets: expired, not selected, sent by this connection itself. Never waits, as who polls must not.
+        """Settle a message that the client does not get: expired, not selected, or sent by this connection itself. Never waits, as a poll
+        must not.
 
-        Return False if it comes again, and is to be discarded again.
+        Return False if it will be delivered again, and must be discarded then.
         """
         physical = self._link.newest
         if held.physical != physical.number:
-            # The id belongs to the lost connection: on this one it names another message, or none.
+            # The id belongs to the lost connection: on the new one it names another message, or none.
             return False
         try:
             physical.post(self._connection.ack(held), needs_room=False, sent=begin_settlement([held]))
@@ -260,21 +261,21 @@ class ForeignSession(ProviderSession):
             if self._dialect.nack in (NackMeaning.REJECTS, NackMeaning.RETRIES):
                 self._settle([held], self._connection.nack)
             else:
-                # The copy first, then the ACK: a loss between the two keeps the message twice, and not never.
+                # The copy first, then the ACK: a loss between the two keeps the message twice, rather than not at all.
                 if not held.is_settled():
                     self._bury(held, self._connection.dead_letter(delivery.envelope, reason))
                 self._settle([held], self._connection.ack)
         self._forget_held([held])
 
     def _bury(self, held: HeldMessage, copy: Frame) -> None:
-        """Have a copy of a message sent that is to be kept aside, once however often the broker did not answer. In no transaction with its
-        acknowledgement: not all brokers have that in one. So where the connection is lost between the two, it comes again, and is kept twice.
+        """Send a copy of a rejected message to the dead letters, once even if the broker's answer is late. Not in one transaction with the
+        acknowledgement, as not all brokers allow ACK there: if the connection is lost between the two, the message is kept twice.
         """
         burial = held.burial
         if burial is None:
             physical = self._link.current()
             if held.physical != physical.number:
-                return  # lost at this very moment: it comes again
+                return  # the connection was lost just now: the message comes again
             burial = held.burial = Request(physical, held.ack_id)
         try:
             burial.physical.request_idempotent(burial, copy)
@@ -293,14 +294,14 @@ class ForeignSession(ProviderSession):
         self._give_back(_held_of(deliveries))
 
     def _settle(self, held: list[HeldMessage], frame_of: Callable[[HeldMessage], Frame]) -> None:
-        """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
-        # The others were sent by a call that was not answered, and must not be sent twice.
+        """Send settlements; wait for the answer if the URL asks for that. Raises the broker's error."""
+        # The others were sent by a call that got no answer, and must not be sent twice.
         fresh = [each for each in held if not each.is_settled()]
         frames = [frame_of(each) for each in fresh]
         physical = self._link.current()
         live = [each for each in held if each.physical == physical.number]
         if len(live) < len(held):
-            return  # lost at this very moment
+            return  # the connection was lost just now
         settlement = begin_settlement(fresh)
         try:
             if self._connection.settings.confirm_acknowledge:
@@ -328,7 +329,7 @@ class ForeignSession(ProviderSession):
                 subscription.settled(messages)
 
     def _live(self, held: list[HeldMessage]) -> list[HeldMessage]:
-        """Return those of the newest physical connection. The others are the broker's again: what is said of them is dropped."""
+        """Return the messages of the newest physical connection. The broker has taken back the others: their settlements are dropped."""
         number = self._link.physical_number
         live = [each for each in held if each.physical == number]
         if len(live) < len(held):
@@ -339,14 +340,14 @@ class ForeignSession(ProviderSession):
         return live
 
     def _let_go(self, held: list[HeldMessage]) -> None:
-        """Hear that a transaction has settled these, for all that is known."""
+        """Remove messages that a transaction has settled, as far as is known."""
         for subscription, messages in _by_subscription(held).items():
             subscription.settled(messages)
         self._forget_held(held)
 
     def _give_back(self, held: list[HeldMessage]) -> None:
         number = self._link.physical_number
-        # Not all brokers mark or count what they deliver again, so this process remembers it.
+        # Not all brokers mark or count redeliveries, so this process remembers them.
         self._connection.redeliveries.seen(each for each in held if each.physical != number)
         for subscription, messages in _by_subscription(each for each in held if each.physical == number).items():
             subscription.give_back(messages)
@@ -358,7 +359,7 @@ class ForeignSession(ProviderSession):
                 self._held.pop(each, None)
 
     def interrupted(self, number: int) -> None:
-        """Hear that the physical connection `number` has ended: what the client still holds of it comes again."""
+        """Remember the messages of the ended physical connection `number` that the client still holds: they come again."""
         with self._lock:
             held = [each for each in self._held if each.physical <= number]
         self._connection.redeliveries.seen(held)
@@ -430,12 +431,12 @@ _WINDOW_MAX = 1_000_000
 class _Stage(Enum):
     OPEN = 1
     CLOSING = 2
-    """The client has closed it; messages that its session still holds keep it alive at the broker."""
+    """The client has closed it; unsettled messages of its session keep it at the broker."""
     CLOSED = 3
 
 
 class Subscription(ProviderConsumer):
-    """One consumer at a broker."""
+    """One consumer at a foreign broker."""
 
     def __init__(
         self,
@@ -461,7 +462,9 @@ class Subscription(ProviderConsumer):
         self._is_made = False
         """Whether the broker has answered SUBSCRIBE in this physical connection."""
         self.is_given_up = False
-        """Whether nobody has it, as the call that was to make it failed, or it was closed while it was made anew; the broker ends it if it has made it."""
+        """Whether it has no owner, as the call that was to make it failed, or it was closed while it was being restored; if the broker has
+        made it, it is ended there.
+        """
         self._is_interested = False
         self._physical = 0
         self._frames: deque[tuple[int, Frame]] = deque()
@@ -469,9 +472,9 @@ class Subscription(ProviderConsumer):
         self._numbers = 0
         self._unsettled = 0  # polled, and neither settled nor given back, in this physical connection
         self._unread: dict[HeldMessage, None] = {}
-        """Those of the unsettled that nobody could read, so that no session has them; whoever asks the broker next may understand them."""
+        """The unsettled messages that could not be parsed, so that no session holds them; the next receiver may understand them."""
         self._window = connection.window_of(request)
-        self._wider: list[str] = []  # ids of the subscriptions by which it was widened
+        self._wider: list[str] = []  # ids of the additional subscriptions
 
     @property
     def id(self) -> str:
@@ -480,11 +483,11 @@ class Subscription(ProviderConsumer):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All its ids there."""
+        """All its ids at the broker."""
         return (self.id, *self._wider)
 
     def widened(self, another_id: str, dialect: Dialect) -> Frame | None:
-        """Return the SUBSCRIBE that doubles what the broker pushes; None: no more than that."""
+        """Return the SUBSCRIBE that doubles the window; None: it is as large as it may be, or the consumer is closing."""
         frame = self.subscribing.frame()
         with self._lock:
             if self._window >= _WINDOW_MAX or self._stage is not _Stage.OPEN:
@@ -498,7 +501,7 @@ class Subscription(ProviderConsumer):
 
     @property
     def physical(self) -> int:
-        """The physical connection in which the broker knows it; 0: none yet."""
+        """The number of the physical connection on which the broker knows it; 0: none yet."""
         return self._physical
 
     @property
@@ -507,10 +510,10 @@ class Subscription(ProviderConsumer):
         return self._stage is _Stage.OPEN
 
     def give_up(self) -> None:
-        """End it, without a wait: the call that asked for it has not waited for the broker to make it."""
+        """End it without a wait, as the call that asked for it has timed out."""
         self.is_given_up = True
         with self._lock:
-            # Not CLOSED yet: messages that arrive are kept until the broker has answered the end.
+            # Not CLOSED yet: messages that arrive are kept until the broker has answered UNSUBSCRIBE.
             self._stage = _Stage.CLOSING
             number = self._physical
         physical = self._connection.link.newest
@@ -520,7 +523,7 @@ class Subscription(ProviderConsumer):
             self._connection.forget_subscription(self)
 
     def _ended_late(self, number: int) -> None:
-        """Hear that the broker has ended it after all. The I/O thread."""
+        """Return the messages that came before the broker answered UNSUBSCRIBE. The I/O thread."""
         with self._lock:
             self._stage = _Stage.CLOSED
             left = [HeldMessage(self, physical, frame, 0) for physical, frame in self._frames if physical == number]
@@ -529,10 +532,12 @@ class Subscription(ProviderConsumer):
             self._connection.hand_back(left)
         self._connection.forget_subscription(self)
 
-    # What the failover connection tells
+    # Events of the failover connection
 
     def begin_physical(self, number: int) -> bool:
-        """Take messages of this physical connection only. SUBSCRIBE follows, and then `has_been_made`; not if this returns False, as it was closed."""
+        """Accept messages of this physical connection only; SUBSCRIBE follows, and then `has_been_made`. Return False if the consumer was
+        closed: then nothing follows.
+        """
         with self._lock:
             if self._stage is not _Stage.OPEN:
                 return False
@@ -544,7 +549,7 @@ class Subscription(ProviderConsumer):
         return True
 
     def has_been_made(self, physical: PhysicalConnection) -> None:
-        """Hear that the broker has it in this physical connection; end it there if it was closed meanwhile."""
+        """Note that the broker has subscribed it on this physical connection; end it there if it was closed meanwhile."""
         with self._lock:
             self._is_made = True
             is_late = self.is_given_up
@@ -552,7 +557,7 @@ class Subscription(ProviderConsumer):
             physical.take_back(self.subscribing.end(), partial(self._ended_late, physical.number))
 
     def leave_physical(self) -> bool:
-        """Forget what came in the physical connection that has ended; return whether the consumer is to be restored in the next."""
+        """Drop the messages of the ended physical connection; return whether the consumer is to be restored on the next."""
         with self._lock:
             returned, self._returned = self._returned, []
             self._frames.clear()
@@ -565,7 +570,7 @@ class Subscription(ProviderConsumer):
         return is_open
 
     def arrived(self, physical: int, frame: Frame) -> None:
-        """Put away a message, and tell who is interested. The I/O thread."""
+        """Queue a message, and call `on_ready` if it is wanted. The I/O thread."""
         with self._lock:
             if physical != self._physical or self._stage is _Stage.CLOSED:
                 return
@@ -577,7 +582,7 @@ class Subscription(ProviderConsumer):
             self._on_ready()
 
     def started(self) -> None:
-        """Hear that the connection was started."""
+        """Call `on_ready` if there are messages, as the connection was started."""
         with self._lock:
             is_wanted = self._is_interested and self._has_some()
         if is_wanted:
@@ -605,12 +610,12 @@ class Subscription(ProviderConsumer):
 
     def poll_or_wait(self) -> Delivery | None:
         delivery = self.poll()
-        # A message that came between the two calls wakes the consumer: `set_interested` looks again.
+        # A message that came between the two calls wakes the consumer: `set_interested` checks again.
         self.set_interested(delivery is None)
         return delivery
 
     def _envelope_of(self, held: HeldMessage) -> Envelope | None:
-        """Return the message, or None if nobody gets it here."""
+        """Return the message, or None if the client does not get it."""
         if held.envelope is None:
             try:
                 if not self._understand(held):
@@ -631,16 +636,16 @@ class Subscription(ProviderConsumer):
         return envelope
 
     def catch_up(self) -> None:
-        """Wait until the broker has pushed what it has: a round trip, and then `grace_ms`, as STOMP cannot ask."""
+        """Wait until the broker has pushed what it has: one round trip, and then `grace_ms`, as STOMP has no query for that."""
         if not self._connection.is_started or self._stage is not _Stage.OPEN:
             return
-        # Lowers a flag that is left from an earlier message: only what comes from now on ends the wait.
+        # Clears a flag of an earlier message: only messages from now on end the wait.
         self._arrived_signal.wait(0)
         with self._lock:
             if self._has_some():
                 return
         self._connection.flush()
-        # A broker answers the flush at once, and pushes messages when it gets to it: STOMP has no drain.
+        # A broker answers the flush at once, and pushes messages a little later: STOMP has no drain.
         self._arrived_signal.wait(self._connection.settings.grace_ms / 1000)
 
     def end_waits(self) -> None:
@@ -659,8 +664,8 @@ class Subscription(ProviderConsumer):
             if self._stage is _Stage.OPEN:
                 self._stage = _Stage.CLOSING
             self._is_interested = False
-            # With UNSUBSCRIBE such a broker delivers again what the session
-            # still holds: so the consumer ends with the last of these.
+            # At UNSUBSCRIBE such a broker redelivers the messages that the session still holds: so the consumer ends when the
+            # last of these is settled.
             waits = self._unsettled > len(self._unread) and self._dialect.unsubscribe_returns_unsettled
         self._arrived_signal.set()
         try:
@@ -672,7 +677,7 @@ class Subscription(ProviderConsumer):
     # What sessions use
 
     def settled(self, messages: Iterable[HeldMessage]) -> None:
-        """Hear that these messages are settled; of one that has been counted off already nothing more is heard."""
+        """Remove messages that are settled; one that is no longer counted is ignored."""
         with self._lock:
             self._count_off(messages)
             is_last = self._stage is _Stage.CLOSING and self._unsettled <= len(self._unread)
@@ -680,7 +685,7 @@ class Subscription(ProviderConsumer):
             self._finish_late()
 
     def give_back(self, messages: Iterable[HeldMessage]) -> None:
-        """Take back messages of the present physical connection: to their places, or to the broker if the consumer is closed."""
+        """Return messages of the present physical connection to their places, or to the broker if the consumer is closed."""
         messages = list(messages)
         with self._lock:
             self._count_off(messages)
@@ -695,29 +700,29 @@ class Subscription(ProviderConsumer):
             self._on_ready()
         if not stays:
             messages = [each for each in messages if not each.is_settled()]
-            # Remembered here, since not all brokers mark what they deliver again.
+            # Remembered here, since not all brokers mark redeliveries.
             self._connection.redeliveries.seen(messages)
         if not stays and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(messages)
         if is_last:
             self._finish_late()
 
-    # Within
+    # Internals
 
     def _has_some(self) -> bool:
         return bool(self._returned or self._frames)
 
     def _widen_if_stuck(self) -> None:
-        """See to it that a client that holds all that may be pushed gets more."""
+        """Widen the window of a client that holds all messages that may be pushed."""
         if self._unsettled >= self._window and self.request.address.kind is AddressKind.QUEUE:
             self._connection.widen(self, self._physical)
 
     def _take(self) -> HeldMessage | None:
-        """Take the next message out."""
+        """Take the next message."""
         with self._lock:
             if self._stage is not _Stage.OPEN:
                 return None
-            # What came back is older than all that the broker has pushed since.
+            # Returned messages are older than all that the broker has pushed since.
             if self._returned:
                 held = self._returned.pop(0)
             elif self._frames:
@@ -731,22 +736,22 @@ class Subscription(ProviderConsumer):
         return held
 
     def _return(self, held: HeldMessage) -> None:
-        """Put a message in its place among those that came back, unless it is there. The lock is held."""
+        """Insert a returned message in its place, unless it is there. The lock is held."""
         # By number, so that recovered messages come again in their old order.
         place = bisect_left(self._returned, held.number, key=_place)
         if place == len(self._returned) or self._returned[place] is not held:
             self._returned.insert(place, held)
 
     def _count_off(self, messages: Iterable[HeldMessage]) -> None:
-        """Count messages as polled no more, each once. The lock is held."""
+        """Count messages as no longer polled, each once. The lock is held."""
         for held in messages:
-            # Each once: a message may be reported as settled and as given back by calls that race or repeat.
+            # Calls that race or repeat may report a message both as settled and as given back.
             if held.is_counted and held.physical == self._physical:
                 held.is_counted = False
                 self._unsettled = self._unsettled - 1 if self._unsettled else 0
 
     def _leave(self, held: HeldMessage) -> None:
-        """Keep aside, unsettled, a message that could not be read: it goes back with the end of the consumer."""
+        """Keep, unsettled, a message that could not be parsed: it goes back when the consumer ends."""
         with self._lock:
             is_unsettled = held.is_counted and held.physical == self._physical
             stays = self._stage is _Stage.OPEN
@@ -756,9 +761,9 @@ class Subscription(ProviderConsumer):
             self.give_back([held])
 
     def _understand(self, held: HeldMessage) -> bool:
-        """Read the message of a frame; return False if it is none for this consumer, and was settled.
+        """Parse the message of a frame; return False if it is not for this consumer, and was settled.
 
-        Raises `DestinationError` when nobody can read it.
+        Raises `DestinationError` if it cannot be parsed.
         """
         frame, request = held.frame, self.request
         envelope = from_frame(frame, self._dialect, request.address)
@@ -774,7 +779,7 @@ class Subscription(ProviderConsumer):
             return False
         held.count = max(held.count, redeliveries.count_of(envelope, self.identity))
         held.is_redelivered = held.is_redelivered or held.count > 0
-        # The broker knows no noLocal: the profile header names the connection that sent the message.
+        # The broker has no noLocal: the profile header names the connection that sent the message.
         if request.no_local and self._dialect.no_local is None and sender_of(frame) == self._connection.connection_id:
             self._session.discard(held)
             return False
@@ -784,7 +789,7 @@ class Subscription(ProviderConsumer):
         return True
 
     def _is_selected(self, held: HeldMessage, envelope: Envelope) -> bool:
-        """Judge by the true types: the broker compared texts. A queue's message is delivered all the same."""
+        """Apply the selector to the typed properties: the broker compared texts. A queue's message is delivered even if it does not match."""
         selector = self.request.selector
         if selector is None or self._dialect.preserves_headers or selector.matches(envelope):
             return True
@@ -800,16 +805,16 @@ class Subscription(ProviderConsumer):
         return True
 
     def _finish_late(self) -> None:
-        """End it for a session that has just settled, or given back, the last of its messages: that is done whatever the broker minds."""
+        """End it after the session's last settlement; an error of the broker is only logged, as the settlement is done."""
         try:
             self._finish()
         except ProviderError as error:
             _log.warning("a consumer could not be closed in order: %s", error.reason)
 
     def _finish(self) -> None:
-        """End the consumer at the broker: what it has not settled goes back."""
+        """End the consumer at the broker, which takes back unsettled messages."""
         with self._lock:
-            # `close`, the last settlement and the healer may come here on three threads; the first one ends it.
+            # `close`, the last settlement and the healer may call this on three threads; the first one ends it.
             if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
                 return
             self._is_ending = True
@@ -824,7 +829,7 @@ class Subscription(ProviderConsumer):
         self._end(physical)
 
     def _end(self, number: int) -> None:
-        """End it in the physical connection of that number, or with it. Raises what the broker minds: it has ended all the same."""
+        """End it on physical connection `number`, unless that has ended. Raises the broker's error: the consumer has ended even then."""
         try:
             newest = self._connection.link.newest
             if newest.number == number:
@@ -849,7 +854,7 @@ class Subscription(ProviderConsumer):
             return
         if not self._dialect.unsubscribe_returns_unsettled:
             with self._lock:
-                # RabbitMQ keeps pending what a consumer has not settled when it ends, until the connection ends.
+                # When a consumer ends, RabbitMQ keeps its unsettled messages pending until the connection ends.
                 left = [
                     *self._returned,
                     *self._unread,
@@ -859,11 +864,11 @@ class Subscription(ProviderConsumer):
             self._connection.hand_back(left)
 
 
-# A queue browser: a subscription that only looks, until the broker says that it has shown everything.
+# A queue browser: a subscription that does not consume, until the broker says that it has shown everything.
 
 
 class Browser:
-    """One look at a queue."""
+    """One iteration over a queue."""
 
     def __init__(
         self, connection: ForeignConnection, address: Address, selector: Selector | None, subscribing: Subscribing
@@ -885,11 +890,11 @@ class Browser:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All its ids there."""
+        """All its ids at the broker."""
         return (self.id,)
 
     def arrived(self, physical: int, frame: Frame) -> None:
-        """Put a message away. The I/O thread."""
+        """Queue a message. The I/O thread."""
         with self._lock:
             self._frames.append(frame)
         self._signal.set()
@@ -936,10 +941,10 @@ class Browser:
                 )
 
     def _end(self, physical: PhysicalConnection) -> None:
-        """End it at the broker."""
+        """End the browser at the broker."""
         self._connection.forget_subscription(self)
         if not self._is_interrupted:
             try:
                 physical.request_last(self._subscribing.end())
-            except (ConnectionLostInCallError, ProviderError) as error:  # what ended it before is told, and not this
+            except (ConnectionLostInCallError, ProviderError) as error:  # the earlier error is raised, and not this one
                 _log.debug("a browser could not be closed in order: %s", error)

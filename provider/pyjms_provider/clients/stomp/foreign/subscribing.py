@@ -1,4 +1,4 @@
-"""The headers by which a consumer is made and ended, for each dialect; what a broker cannot do is refused here."""
+"""The headers that subscribe and end a consumer in each dialect; features that a broker lacks are refused here."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from pyjms_provider.protocols.stomp.message_properties import is_reserved, quote
 # Selectors for brokers that see properties as text, and compare them by the type of the literal (ActiveMQ, Artemis).
 #
 # Such a broker takes ``n = 2`` for true when n is the text ``2``, but not when it is ``2.0``; it cannot calculate with texts, nor
-# see that one is a boolean. So numbers are written as doubles, which fit both, a boolean as ``(b = TRUE)``; what would still come
-# out otherwise than JMS 1.1 §3.8 says is refused.
+# recognize a boolean. So numbers are written as doubles, which match both, and a boolean as ``(b = TRUE)``; a condition that
+# would still differ from JMS 1.1 §3.8 is refused.
 
 _IDENTIFIER = re.compile(r"'(?:[^']|'')*'|[^\W\d][\w$]*")
 _NUMBERS = frozenset({"JMSPriority", "JMSTimestamp"})
@@ -50,7 +50,7 @@ _EXACT_MAX = 2**53
 
 
 def selector_text(selector: Selector, dialect: Dialect) -> str:
-    """Return `selector` as the broker reads it. Raises `CapabilityError` for what would mean something else there."""
+    """Return `selector` as the broker reads it. Raises `CapabilityError` for a condition that would mean something else there."""
     if dialect.preserves_headers:
         return selector.text
     for name in sorted(selector.identifiers):
@@ -67,7 +67,7 @@ def selector_text(selector: Selector, dialect: Dialect) -> str:
 
 
 class _Writer:
-    """Goes through the tree and notes what is to be replaced in the text. Raises `CapabilityError`."""
+    """Walks the tree and collects replacements for the text. Raises `CapabilityError`."""
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
@@ -77,13 +77,13 @@ class _Writer:
     def text(self) -> str:
         """Return the text with all replacements made."""
         text = self._text
-        # From the end, so that the places that are still to be replaced stay where they are.
+        # From the end, so that the positions of the remaining replacements stay valid.
         for start, end, new in sorted(self._replaced, reverse=True):
             text = f"{text[:start]}{new}{text[end:]}"
         return text
 
     def condition(self, node: Node) -> None:
-        """Look at what is true, false or unknown."""
+        """Check a condition, and collect its replacements."""
         match node:
             case And(terms=terms) | Or(terms=terms):
                 for term in terms:
@@ -113,7 +113,7 @@ class _Writer:
                     self._refuse(side)
                 case _:
                     continue
-        # Both are text to the broker: 2 and 2.0 would differ, and 10 come before 9.
+        # Both are text to the broker: 2 and 2.0 would differ, and 10 would come before 9.
         if names_in(left) and names_in(right) and not {*names_in(left), *names_in(right)} <= _NUMBERS:
             self._refuse(right)
 
@@ -135,7 +135,7 @@ _BYTES_A_MESSAGE = 10 * 1024
 
 
 def place_of(address: Address, dialect: Dialect) -> Address:
-    """Return what stands for `address` at a broker without temporary destinations: a lasting one of a unique name."""
+    """Return the destination used for `address` at a broker without temporary ones: a lasting one with a unique name."""
     if not address.temporary or dialect.temporaries:
         return address
     return Address(address.kind, address.name)
@@ -143,7 +143,7 @@ def place_of(address: Address, dialect: Dialect) -> Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribing:
-    """What SUBSCRIBE and UNSUBSCRIBE of one consumer say."""
+    """The headers of SUBSCRIBE and UNSUBSCRIBE for one consumer."""
 
     id: str
     subscribe: dict[str, str]
@@ -162,7 +162,7 @@ class Subscribing:
     def for_consumer(
         cls, request: SubscribeRequest, dialect: Dialect, *, number: int, client_id: str | None, prefetch_messages: int
     ) -> Subscribing:
-        """Return those of a consumer. Raises `CapabilityError`, `DestinationError`."""
+        """Return the headers of a consumer. Raises `CapabilityError`, `DestinationError`."""
         consumer_id = f"s{number}"
         headers = _base(request.address, dialect)
         headers[dialect.prefetch_header] = str(prefetch(prefetch_messages, dialect))
@@ -178,7 +178,7 @@ class Subscribing:
 
     @classmethod
     def for_browser(cls, address: Address, dialect: Dialect, *, number: int) -> Subscribing:
-        """Return those of a browser, which selects by itself. Raises `CapabilityError`, `DestinationError`."""
+        """Return the headers of a browser, which selects messages itself. Raises `CapabilityError`, `DestinationError`."""
         if dialect.browser is None:
             raise CapabilityError(f"{dialect.title} has no queue browsers over STOMP (Capability.BROWSING)")
         browser_id, (name, value) = f"b{number}", dialect.browser
@@ -187,7 +187,7 @@ class Subscribing:
         return cls(id=browser_id, subscribe=headers, unsubscribe={"id": browser_id})
 
 
-# RabbitMQ: a queue that its connection alone may consume from, and that ends with it.
+# RabbitMQ: a queue that only its connection may consume from, and that ends with it.
 TEMPORARY_QUEUE = {"durable": "false", "auto-delete": "false", "exclusive": "true"}
 
 
@@ -200,7 +200,7 @@ def durable_headers(dialect: Dialect, client_id: str | None, name: str) -> dict[
 
 
 def _selector_headers(request: SubscribeRequest, dialect: Dialect) -> dict[str, str]:
-    """Return the header that has the broker select; none where this client does it as well by itself."""
+    """Return the header that has the broker select; none where this client can select as well."""
     if request.selector is None:
         return {}
     if dialect.selector_header is None:
@@ -208,8 +208,8 @@ def _selector_headers(request: SubscribeRequest, dialect: Dialect) -> dict[str, 
     try:
         return {dialect.selector_header: selector_text(request.selector, dialect)}
     except CapabilityError:
-        # What one subscriber leaves out no other one gets: the client
-        # may select. A durable subscription is known by its selector.
+        # A message that one subscriber discards is not missing at another: the client may select. A durable subscription is
+        # identified by its selector.
         if request.address.kind is AddressKind.TOPIC and request.durable_name is None:
             return {}
         raise
@@ -219,47 +219,47 @@ def _base(address: Address, dialect: Dialect) -> dict[str, str]:
     if "\0" in address.name:
         raise DestinationError("the name of a destination has a NUL, which STOMP cannot carry")
     headers = dialect.destinations.headers_for(place_of(address, dialect), subscribing=True)
-    # Never `auto`: the broker would settle what sits in a socket's buffer.
+    # Never `auto`: the broker would settle messages that are still in a socket's buffer.
     return {**headers, "ack": "client-individual"}
 
 
 def prefetch(messages: int, dialect: Dialect) -> int:
-    """Return `messages` in the unit of the broker."""
+    """Return `messages` in the broker's unit."""
     if dialect.prefetch_unit is PrefetchUnit.MESSAGES:
         return messages
     return 0 if messages == 1 else messages * _BYTES_A_MESSAGE  # Artemis: 0 is one at a time
 
 
 PROBE = "probe"
-"""How the id of a subscription begins that gets the message to oneself."""
+"""The beginning of the id of a subscription that receives the probe, a message to oneself."""
 _TIMEOUT_S = 30.0
 _PREFIX = "pyjms.temporary."
-"""How the name of a temporary destination begins at a broker that has none of its own."""
+"""The beginning of the name of a temporary destination at a broker without temporary ones."""
 _KINDS = {AddressKind.QUEUE: "queue", AddressKind.TOPIC: "topic"}
 
 
 class ForeignTemporaries:
-    """Those of one connection. Any thread."""
+    """The temporary destinations of one connection. Any thread."""
 
     def __init__(self, connection_id: str, dialect: Dialect) -> None:
         self._prefix = f"{_PREFIX}{connection_id}."
         self._dialect = dialect
         self._right = Lock()
-        """The right to make one."""
+        """Held while one is made."""
         self._numbers = count(1)
         self._own: set[Address] = set()
         self._gone: set[Address] = set()
         self._physical = 0
         self._native_prefix = ""
         self._named = 1
-        """The number, in this physical connection, of the one that is named to the broker next, or was last."""
+        """The number, within this physical connection, of the last destination named to the broker, or of the next one."""
         self._naming = SentFlag()
-        """Whether that was said."""
+        """Whether that one was named."""
         self._probes: list[Frame] = []
         self._probe_signal = Signal()
 
     def create(self, kind: AddressKind, physical: PhysicalConnection) -> Address:
-        """Return a new one. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Return a new temporary destination. Raises `ConnectionLostInCallError`, `ProviderError`."""
         make = self._make_native if self._dialect.translates_temporaries else self._make
         # One at a time: the broker numbers these destinations in the order of its requests, and so does `_named`.
         with self._right:
@@ -273,7 +273,7 @@ class ForeignTemporaries:
         return address
 
     def _declare(self, address: Address, physical: PhysicalConnection) -> None:
-        """See to it that a queue is there before anybody sends to it."""
+        """Have a queue exist before anything is sent to it."""
         if address.kind is AddressKind.QUEUE and self._dialect.durable_headers:
             headers = self._dialect.destinations.headers_for(place_of(address, self._dialect), subscribing=True)
             headers |= {"id": PROBE, **TEMPORARY_QUEUE, "ack": "client-individual", self._dialect.prefetch_header: "1"}
@@ -283,7 +283,7 @@ class ForeignTemporaries:
         naming, named = self._naming, self._named
         if self._physical != physical.number:
             naming, named, self._native_prefix = SentFlag(), 1, ""
-        elif naming.is_sent:  # the broker counts what it was asked for, though the answer may have come too late
+        elif naming.is_sent:  # the broker counts the request even if its answer was late
             naming, named = SentFlag(), named + 1
         self._physical, self._naming, self._named = physical.number, naming, named
         number = next(self._numbers)
@@ -298,9 +298,9 @@ class ForeignTemporaries:
         return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{named}", temporary=True)
 
     def _probed(self, physical: PhysicalConnection, begin: Frame, message: Frame, said: SentFlag) -> str:
-        """Return the id of the broker's connection, as the message to oneself has it. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Return the id of the broker's connection, as the probe has it. Raises `ConnectionLostInCallError`, `ProviderError`."""
         self._probes.clear()
-        # Lowers a flag that is left from an earlier attempt that was not answered in time.
+        # Clears a flag from an earlier attempt that was not answered in time.
         self._probe_signal.wait(0)
         physical.request(begin, message, sent=said)
         self._probe_signal.wait(_TIMEOUT_S)
@@ -309,18 +309,20 @@ class ForeignTemporaries:
         return self._probes[0].headers.get("message-id", "").rsplit(":", 3)[0]
 
     def arrived(self, frame: Frame) -> None:
-        """Take the message to oneself. The I/O thread."""
+        """Receive the probe. The I/O thread."""
         self._probes.append(frame)
         self._probe_signal.set()
 
     def delete(self, address: Address) -> None:
-        """Forget one of this connection. Raises `DestinationError`."""
+        """Delete an own destination. Raises `DestinationError`."""
         self.check_own(address)
         self._gone.add(address)
         self._own.discard(address)
 
     def restore(self, physical: PhysicalConnection) -> None:
-        """Make in a new physical connection what can be made there under the old names. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Make destinations again, under their old names, on a new physical connection, where the broker allows that. Raises
+        `ConnectionLostInCallError`, `ProviderError`.
+        """
         if self._dialect.translates_temporaries:
             # Their names have the id of the lost connection in them, so they cannot be made again.
             self._gone |= self._own
@@ -330,11 +332,11 @@ class ForeignTemporaries:
             self._declare(address, physical)
 
     def is_gone(self, address: Address) -> bool:
-        """Say whether it was this connection's and is no more."""
+        """Return whether it was this connection's and no longer exists."""
         return bool(self._gone) and address in self._gone
 
     def check_named(self, address: Address) -> None:
-        """Raise `DestinationError` for the name of one that another connection has made as a lasting destination."""
+        """Raise `DestinationError` if it is another connection's temporary destination, made as a lasting one."""
         if (
             not self._dialect.temporaries
             and address.name.startswith(_PREFIX)
@@ -345,19 +347,19 @@ class ForeignTemporaries:
             )
 
     def check_own(self, address: Address) -> None:
-        """Raise `DestinationError` unless it is this connection's, and there still."""
+        """Raise `DestinationError` unless it is this connection's, and still exists."""
         if address not in self._own:
             raise DestinationError(f"{address} is gone, or is another connection's, which alone may consume from it")
 
     def check_usable(self, address: Address) -> None:
-        """Raise `DestinationError` when it was this connection's, and is no more."""
+        """Raise `DestinationError` if it was this connection's and no longer exists."""
         if self.is_gone(address):
             raise DestinationError(f"{address} is gone: it was deleted, or went with a connection that was lost")
 
     def send_headers(self, address: Address) -> dict[str, str]:
-        """Return the headers by which it is sent to, at a broker that has none of its own."""
+        """Return the headers for a SEND to it, at a broker without temporary destinations."""
         headers = self._dialect.destinations.headers_for(place_of(address, self._dialect))
         if address.kind is AddressKind.QUEUE and self._dialect.durable_headers:
-            # RabbitMQ: /queue/ would make a lasting queue of a name that is gone.
+            # RabbitMQ: /queue/ would make a lasting queue of a name that no longer exists.
             headers["destination"] = headers["destination"].replace("/queue/", "/amq/queue/", 1)
         return headers

@@ -1,4 +1,4 @@
-"""A connection to the pyjms broker, which heals by itself: sessions, consumers and temporary destinations are made anew."""
+"""A connection to the pyjms broker that fails over: sessions, consumers and temporary destinations are restored."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
 
 
 class NativeConnection(StompConnectionBase):
-    """Implements `FailoverOwner`. Locks are taken alone."""
+    """Connects to a pyjms broker; implements `FailoverOwner`. No lock is taken while another one is held."""
 
     def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
-        """Connect. Raises as `Provider.connect`. If `is_native` is False, it is of no use but for its `link`."""
+        """Connect. Raises as `Provider.connect`. If `is_native` is False, only its `link` can be used."""
         super().__init__(settings, request, events)
         self._sessions: dict[str, NativeSession] = {}
         self._receivers: dict[str, NativeConsumer | NativeBrowser | Page] = {}
         self._at_broker: dict[Address, Address] = {}
-        """Own temporary destinations as the client knows them, and as the broker does since the last connection."""
+        """Own temporary destinations: the client's name to the broker's name on the present connection."""
         self._here: dict[Address, Address] = {}
         # After the tables: the I/O thread looks up receivers there as soon as the connection is made.
         self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
@@ -99,7 +99,7 @@ class NativeConnection(StompConnectionBase):
         own = {"pyjms-profile": commands.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION}
         return own | super()._connect_headers()
 
-    # What it is
+    # Properties
 
     @property
     def capabilities(self) -> Capability:
@@ -107,7 +107,7 @@ class NativeConnection(StompConnectionBase):
 
     @property
     def can_find(self) -> bool:
-        """Whether the broker can be asked if a destination is there."""
+        """Whether the broker can be asked if a destination exists."""
         return self._greeting.can_find
 
     @property
@@ -121,7 +121,7 @@ class NativeConnection(StompConnectionBase):
 
     @property
     def transaction_timeout_s(self) -> int:
-        """The broker's own time for branches."""
+        """The broker's default time limit of branches."""
         return self._greeting.transaction_timeout_s
 
     def advice(self, capability: Capability) -> str:
@@ -149,7 +149,7 @@ class NativeConnection(StompConnectionBase):
             raise
         finally:
             if not is_open:
-                # First the flag: the healer may be about to open the session, and then ends it because of the flag.
+                # The flag first: the healer may be about to open the session, and then ends it because of the flag.
                 session.give_up()
                 with self._lock:
                     self._sessions.pop(session.name, None)
@@ -158,7 +158,7 @@ class NativeConnection(StompConnectionBase):
         return session
 
     def _open(self, session: NativeSession) -> None:
-        # First the wait for a connection, then the look at the session: the healer may have opened it meanwhile.
+        # First the wait for a connection, then the check of the session: the healer may have opened it meanwhile.
         while (physical := self.link.current()) is not session.physical:
             try:
                 physical.request(session.command().write())
@@ -174,18 +174,18 @@ class NativeConnection(StompConnectionBase):
             self._say_everywhere(commands.Start())
         except ProviderError:
             if not was_started:
-                # The broker may hear both frames later: without STOP messages
-                # would wait here for a client that receives nothing.
+                # The broker may process both frames later: without STOP messages would wait here for a client that receives
+                # nothing.
                 self.is_started = False
                 self.post(commands.Stop().write())
             raise
-        # What came before the flag was up has woken its consumer in vain: `poll` returned nothing.
+        # A message that came before the flag was set has woken its consumer too early: `poll` returned nothing.
         for consumer in self._consumers():
             consumer.started()
 
     def stop(self) -> None:
         self._check_open()
-        # The flag first: from now on no consumer hands anything out, whenever the broker hears of it.
+        # The flag first: from now on no consumer delivers anything, even before the broker stops.
         self.is_started = False
         try:
             self._say_everywhere(commands.Stop())
@@ -194,7 +194,7 @@ class NativeConnection(StompConnectionBase):
             _log.warning("the broker has not answered that the connection is stopped: %s", error.reason)
 
     def _say_everywhere(self, command: commands.Command) -> None:
-        """Ask where the broker knows of this connection now, or is being told of it; a later one is told by `restore`."""
+        """Send the command on the newest physical connection, also during its restore; later ones get it by `restore`."""
         while True:
             # `newest`, since `current` would wait for a restore that may have sent the old state already.
             physical = self.link.newest
@@ -215,19 +215,18 @@ class NativeConnection(StompConnectionBase):
                     commands.CreateTemporary(kind=kind).write(), late=partial(self._created_late, physical)
                 )
                 address = Created.read(made.headers).address
-                # Entered before the look at the connection: a later
-                # restore makes it anew, and an earlier one cannot have.
+                # Entered before the check of the connection: a later restore makes it again, and an earlier one cannot have.
                 with self._lock:
                     self._at_broker[address] = self._here[address] = address
                 if not physical.has_ended:
                     return address
             except ConnectionLostInCallError:
                 continue
-            # It has gone with its connection, perhaps before a restore could make another one.
+            # It has ended with its connection, perhaps before a restore could make another one.
             self._forget_temporary(address)
 
     def _created_late(self, physical: PhysicalConnection, made: Frame) -> None:
-        """Delete what the broker made for a call that has given up. Any thread."""
+        """Delete the destination that the broker made for a call that has timed out. Any thread."""
         address = Created.read(made.headers).address
         self._forget_temporary(address)
         physical.take_back(commands.DeleteTemporary(address=address).write())
@@ -262,7 +261,7 @@ class NativeConnection(StompConnectionBase):
     # What sessions and consumers use
 
     def request(self, command: commands.Command) -> Frame:
-        """Return what the broker answers. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
+        """Send `command` and return the broker's answer. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
         self._check_open()
         try:
             return self.link.current().request(command.write())
@@ -272,7 +271,7 @@ class NativeConnection(StompConnectionBase):
     def request_until_answered(
         self, command: commands.Command, before_again: Callable[[], None] = lambda: None
     ) -> Frame:
-        """Do the same with what may be asked twice: if a connection is lost meanwhile, the next one is asked."""
+        """Do the same for an idempotent command: if the connection is lost, send it on the next one, after `before_again`."""
         while True:
             self._check_open()
             try:
@@ -281,24 +280,24 @@ class NativeConnection(StompConnectionBase):
                 before_again()
 
     def new_name(self) -> str:
-        """Return a name that nothing else of this connection has."""
+        """Return a name that is unique in this connection."""
         return f"p{next(self._numbers)}"
 
     def post(self, frame: Frame) -> None:
-        """Say something small that needs no answer; without a connection it needs not be said. Never waits for room."""
+        """Send something small that needs no answer; it is dropped without a connection. Never waits for room."""
         try:
             self.link.newest.post(frame, needs_room=False)
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
     def pack(self, envelope: Envelope) -> bytes:
-        """Return a message as SENDS has it. Raises `ProviderError`."""
+        """Return a message in the packed form of SENDS. Raises `ProviderError`."""
         message = encode(self._sent(envelope) if self._at_broker else envelope)
         self._check_size(len(message) + LENGTH.size)
         return message
 
     def frame_of(self, envelope: Envelope, session: str) -> Frame:
-        """Return the SEND that carries `envelope` to a broker that knows no SENDS. Raises `ProviderError`."""
+        """Return the SEND that carries `envelope` to a broker without SENDS. Raises `ProviderError`."""
         if self._at_broker:
             envelope = self._sent(envelope)
         try:
@@ -310,7 +309,7 @@ class NativeConnection(StompConnectionBase):
         return frame
 
     def _check_size(self, size: int) -> None:
-        """Raise `TooLargeError` for what would end the connection, with all that others have open on it, as often as it is sent."""
+        """Raise `TooLargeError` for a message at which the broker would end the connection, and with it all sessions."""
         most = self.link.newest.body_max
         if most and size > most:
             raise TooLargeError(
@@ -327,7 +326,7 @@ class NativeConnection(StompConnectionBase):
         return replace(envelope, destination=real, reply_to=answers)
 
     def received(self, envelope: Envelope) -> Envelope:
-        """Return a message with own temporary destinations as the client knows them."""
+        """Return a message with the client's names of own temporary destinations."""
         here = self._here
         if not here:
             return envelope
@@ -340,23 +339,22 @@ class NativeConnection(StompConnectionBase):
         return replace(envelope, destination=known, reply_to=answers)
 
     def owns(self, address: Address) -> bool:
-        """Say whether a temporary destination is this connection's own."""
+        """Return whether a temporary destination is this connection's own."""
         return address in self._at_broker
 
     def at_broker(self, address: Address) -> Address:
-        """Return a destination as the broker knows it; that of a name alone, if it is an own temporary one."""
+        """Return the broker's name of a destination, also for a plain name that is an own temporary destination's."""
         if not address.temporary and self._at_broker:
             return self._at_broker.get(replace(address, temporary=True), address)
         return self._at_broker.get(address, address)
 
     def subscribe(self, consumer: NativeConsumer) -> None:
-        """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
+        """Make a consumer at the broker; repeat it if the connection is lost meanwhile. Raises `ProviderError`."""
         # Before SUBSCRIBE is sent: the first messages may come before its answer.
         self.remember(consumer)
         is_made = False
         try:
-            # The healer may have subscribed the consumer in a newer
-            # connection meanwhile: then there is nothing to send.
+            # The healer may have subscribed the consumer on a newer connection meanwhile: then there is nothing to send.
             while not consumer.is_in(physical := self.link.current()):
                 try:
                     physical.request(consumer.command().write())
@@ -369,17 +367,17 @@ class NativeConnection(StompConnectionBase):
                 self.forget(consumer)
 
     def remember(self, receiver: NativeConsumer | NativeBrowser | Page) -> None:
-        """Have messages handed to `receiver`."""
+        """Route messages to `receiver`."""
         with self._lock:
             self._receivers[receiver.name] = receiver
 
     def forget(self, receiver: NativeConsumer | NativeBrowser | Page) -> None:
-        """Let go of a consumer or browser that has ended."""
+        """Remove a consumer or browser that has ended."""
         with self._lock:
             self._receivers.pop(receiver.name, None)
 
     def wake_browsers(self, session: NativeSession) -> None:
-        """Have who browses in a session see that it is closed: the broker sends nothing more."""
+        """Wake the browsers of a closed session, to which the broker sends nothing more."""
         with self._lock:
             receivers = list(self._receivers.values())
         for receiver in receivers:
@@ -387,7 +385,7 @@ class NativeConnection(StompConnectionBase):
                 receiver.wake()
 
     def end_session(self, session: NativeSession) -> None:
-        """Close a session at the broker, and let go of it."""
+        """Close a session at the broker, and remove it."""
         with self._lock:
             # Off the list first: a restore that begins later must not open the session again.
             self._sessions.pop(session.name, None)
@@ -401,17 +399,17 @@ class NativeConnection(StompConnectionBase):
             sessions = list(self._sessions.values())
         return [consumer for session in sessions for consumer in session.consumers()]
 
-    # What the failover connection tells
+    # Events of the failover connection
 
     def on_message(self, physical: PhysicalConnection, frame: Frame) -> None:
-        """Hand a message to its consumer. The I/O thread."""
+        """Pass a message to its consumer. The I/O thread."""
         # Without the lock, as this is done for each frame, and `get` is one step of the interpreter.
         receiver = self._receivers.get(frame.headers.get("subscription", ""))
         if receiver is not None:
             receiver.arrived(physical, frame)
 
     def is_alone(self) -> bool:
-        """Return whether no consumer waits for messages, but for one that has some to look at first."""
+        """Return whether no consumer waits for messages; one that has received some does not wait."""
         receivers = self._receivers
         if len(receivers) > 1:
             return False
@@ -422,7 +420,7 @@ class NativeConnection(StompConnectionBase):
         return True
 
     def on_broker_error(self, error: ProviderError) -> None:
-        """Tell the client of what no call waits for. If it was a message, the next one to its destination is refused by `send`."""
+        """Report an error that no call waits for to the client. If it was about a message, `send` refuses the next one to its destination."""
         with self._lock:
             sessions = list(self._sessions.values())
         for session in sessions:
@@ -442,7 +440,7 @@ class NativeConnection(StompConnectionBase):
             receiver.interrupted()
 
     def restore(self, physical: PhysicalConnection) -> None:
-        """Make sessions, temporary destinations and consumers anew. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Restore sessions, temporary destinations and consumers. Raises `ConnectionLostInCallError`, `ProviderError`."""
         with self._lock:
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
@@ -460,7 +458,7 @@ class NativeConnection(StompConnectionBase):
         for session in sessions:
             self._restore_session(physical, session)
         is_sent = False
-        # Again if another thread starts or stops the connection while the broker is told.
+        # Repeated if another thread starts or stops the connection during the request.
         while is_sent is not self.is_started:
             is_sent = self.is_started
             physical.request((commands.Start() if is_sent else commands.Stop()).write())
@@ -475,13 +473,13 @@ class NativeConnection(StompConnectionBase):
             except ClosedError:
                 if not session.is_closed:
                     raise
-                # The session was closed meanwhile, and the broker has heard of it already.
+                # The session was closed meanwhile, and the broker has closed it already.
                 return
             except (AccessDeniedError, DestinationError) as error:
                 self._events.on_exception(not_made_anew(consumer.request.address, error))
                 continue
             consumer.begin(physical)
-            # The consumer was closed meanwhile, before the broker knew it in this connection.
+            # The consumer was closed meanwhile, before the broker knew it on this connection.
             if not consumer.is_open:
                 physical.post(commands.Unsubscribe(id=consumer.name).write())
         if session.is_closed:
@@ -493,7 +491,7 @@ CAN_UNPACK = find_spec("msgspec") is not None
 
 
 class Page:
-    """What answers one READ: messages that come before its RECEIPT."""
+    """The answer to one READ: messages that come before its RECEIPT."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -501,17 +499,17 @@ class Page:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody may wait for messages."""
+        """Whether a thread may wait for messages."""
         return True
 
     def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
-        """Put a message away. The I/O thread."""
+        """Store the messages. The I/O thread."""
         # No lock: the thread that reads the page looks at the list
         # only after the RECEIPT, which comes behind the messages.
         self.frames.append(frame)
 
     def interrupted(self) -> None:
-        """Hear that the connection was lost: who asked hears it, too."""
+        """Do nothing: the call that reads the page gets the error itself."""
 
 
 class NativeReaderGroups(ReaderGroups):
@@ -527,7 +525,7 @@ class NativeReaderGroups(ReaderGroups):
             subscription=request.subscription,
             selector=request.selector or None,
         )
-        # Asked again, the broker fences off the opening before: this client's own, of which it has not heard.
+        # A repeated request makes the broker fence off the previous opening: this client's own, whose answer was lost.
         return GroupOpened.read(self._connection.request_until_answered(command).headers).opened
 
     def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
@@ -549,7 +547,7 @@ class NativeReaderGroups(ReaderGroups):
         )
         self._connection.remember(page)
         try:
-            # A page that a lost connection cut off is read again from its beginning: what came of it is dropped.
+            # A page that a lost connection cut off is read again from its beginning: its messages so far are dropped.
             answer = Counted.read(self._connection.request_until_answered(command, page.frames.clear).headers)
         finally:
             self._connection.forget(page)
@@ -599,7 +597,7 @@ class NativeStages(Stages):
         self._connection = connection
 
     def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
-        # After a lost connection False may mean that the question which got no answer has done it: done it is.
+        # After a lost connection False may mean that the request without an answer has done it: it is done in any case.
         command = commands.PromoteEpoch(sink=sink, epoch=epoch, units=tuple(units))
         return Promoted.read(self._connection.request_until_answered(command).headers).is_new
 

@@ -1,7 +1,7 @@
-"""A consumer at the pyjms broker: it asks for as many messages as it has room for, and hands them out one by one.
+"""A consumer at the pyjms broker: it requests as many messages as it has room for, and delivers them one by one.
 
-Interest is credit: a consumer without it is sent nothing, so that what it does not want goes to others. What it was sent
-and never handed out goes back as if it had never been delivered.
+Interest is credit: a consumer without interest is sent nothing, so that other consumers get the messages. Messages that were sent to it and
+not delivered go back as if they had never been delivered.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.frames import Frame
 
-# What a delivery's tag is of the native driver.
+# The tag of a delivery in the native driver.
 
 
 @dataclass(slots=True, eq=False)
 class ReceivedMessage:
-    """One message that the broker pushed, by the number under which it is settled."""
+    """A message that the broker pushed, with the number that settles it."""
 
     number: int
     physical: PhysicalConnection
-    """The connection that it came by: on another one its number names another message."""
+    """The connection that it came on: on another one its number names another message."""
     is_persistent: bool
     is_sent: bool = False
-    """Whether the broker was told, or about to be, that it is settled."""
+    """Whether a settlement was sent to the broker, or is about to be."""
 
 
 _log = logging.getLogger("pyjms.stomp")
@@ -56,7 +56,7 @@ _PERSISTENT: Final = 2
 
 
 class ReceivingConnection(Protocol):
-    """What consumers and browsers see of a `NativeConnection`."""
+    """What consumers and browsers use of a `NativeConnection`."""
 
     link: FailoverConnection
     clock: Clock
@@ -64,24 +64,24 @@ class ReceivingConnection(Protocol):
     is_started: bool
 
     def at_broker(self, address: Address) -> Address:
-        """Return a destination as the broker knows it."""
+        """Return the broker's name of a destination."""
         ...
 
     def received(self, envelope: Envelope) -> Envelope:
-        """Return a message with own temporary destinations as the client knows them."""
+        """Return a message with the client's names of own temporary destinations."""
         ...
 
     def remember(self, receiver: NativeConsumer | NativeBrowser) -> None:
-        """Have messages handed to `receiver`."""
+        """Route messages to `receiver`."""
         ...
 
     def forget(self, receiver: NativeConsumer | NativeBrowser) -> None:
-        """Let go of a consumer or browser that has ended."""
+        """Remove a consumer or browser that has ended."""
         ...
 
 
 class ReceivingSession(Protocol):
-    """What consumers and browsers see of a `NativeSession`."""
+    """What consumers and browsers use of a `NativeSession`."""
 
     name: str
 
@@ -96,16 +96,18 @@ class ReceivingSession(Protocol):
         ...
 
     def forget(self, consumer: NativeConsumer) -> None:
-        """Let go of a consumer that closes."""
+        """Remove a consumer that closes."""
         ...
 
     def ending_of(self, name: str) -> Frame:
-        """Return the UNSUBSCRIBE of a consumer or browser, in the session's order."""
+        """Return the UNSUBSCRIBE of a consumer or browser, to be processed in the session's order."""
         ...
 
 
 class NativeConsumer(ProviderConsumer):
-    """The lock is taken alone, and never while anything waits. Frames about credit are queued under it, and sent by one thread at a time."""
+    """A consumer with a window of credit. The lock is taken alone, and never held during a wait. Frames about credit are queued under it,
+    and sent by one thread at a time.
+    """
 
     def __init__(
         self, session: ReceivingSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
@@ -118,28 +120,30 @@ class NativeConsumer(ProviderConsumer):
         self._window = window
         self._lock = Lock()
         self._arrived: deque[Arrived | Frame] = deque()
-        # In the order in which it was decided: a CREDIT that an older
-        # revocation overtakes would leave the consumer waiting for ever.
+        # In the order of the decisions: a CREDIT that an older revocation overtook would leave the consumer waiting for ever.
         self._to_say: deque[tuple[PhysicalConnection, Frame]] = deque()
         self._is_speaking = False
         self._physical: PhysicalConnection | None = None
-        """Where the broker knows the consumer."""
+        """The physical connection on which the broker knows the consumer."""
         self._credit = 0
-        """What the broker may still push, as far as it is known here."""
+        """The credit that the broker still has, as far as is known here."""
         self._is_interested = False
         self._is_revoked = True
-        """Whether what still comes goes back: nobody waits for it."""
+        """Whether messages that still come go back, since nothing waits for them."""
         self._drains = 0
         self._revocations = 0
-        """How many the broker has not answered, and how many times what went back may not be there. What the broker pushes until
-        then goes back, and it is given no credit: else what went back would come after what it had overtaken (JMS 1.1 §4.4.10)."""
+        """How many revocations and returns the broker has not confirmed. What it pushes until then goes back, and it gets no credit:
+        otherwise returned messages would come after later ones (JMS 1.1 §4.4.10).
+        """
         self._returned: DeliveryIds = ()
-        """What went back last."""
+        """The messages that were returned last."""
         self._numbers = count(1)
         self._expired: deque[tuple[str | None, int]] = deque(maxlen=window)
-        """What went back last as it had expired here. Once it comes again it is handed out: the broker's clock says otherwise."""
+        """The messages that were returned last as they had expired here. One that comes again is delivered: by the broker's clock it has
+        not.
+        """
         self._is_withdrawn = False
-        """Whether what has come is about to go back: nothing is handed out, and no credit given, until `resume`."""
+        """Whether the messages here are about to go back: nothing is delivered, and no credit given, until `resume`."""
         self._is_closed = False
 
     @property
@@ -149,19 +153,19 @@ class NativeConsumer(ProviderConsumer):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody may wait for messages, and has not been told of any."""
+        """Whether a thread may wait for messages, and none are here."""
         return self._is_interested and not self._arrived
 
     def give_up(self) -> None:
-        """Be closed, without a word to the broker: who wanted it will not have it."""
+        """Mark it as closed without a frame to the broker, as the call that was to make it has failed."""
         self._is_closed = True
 
     def is_in(self, physical: PhysicalConnection) -> bool:
-        """Say whether the broker knows it in that physical connection."""
+        """Return whether the broker knows it on that physical connection."""
         return self._physical is physical
 
     def command(self) -> commands.Subscribe:
-        """Return what makes it at the broker."""
+        """Return the command that subscribes it at the broker."""
         request = self.request
         return commands.Subscribe(
             session=self._session.name,
@@ -173,41 +177,41 @@ class NativeConsumer(ProviderConsumer):
             priority=request.priority,
         )
 
-    # What the connection tells
+    # Events of the connection
 
     def begin(self, physical: PhysicalConnection) -> None:
-        """Hear that the broker knows the consumer in this physical connection; what came before comes again."""
+        """Note that the broker knows the consumer on this physical connection; earlier messages come again."""
         with self._lock:
             if self._physical is not None and self._physical.number > physical.number:
                 # That connection has ended, and the healer has reported a newer one before.
                 return
             self._physical = physical
             self._arrived.clear()
-            # The broker has forgotten the credit, and answers nothing that was asked by the last connection.
+            # The broker has dropped the credit, and answers nothing that was asked on the last connection.
             self._credit = self._revocations = 0
             self._grant()
         self._speak()
 
     def interrupted(self) -> None:
-        """Hear that the physical connection has ended: the broker has taken back what it had pushed."""
+        """Drop all messages and credit: the physical connection has ended, and the broker has taken back what it had pushed."""
         with self._lock:
             self._physical = None
             self._arrived.clear()
             self._credit = self._revocations = 0
 
     def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
-        """Put messages away, or give them back if nobody wants them any more. The I/O thread."""
+        """Queue messages, or return them if they are no longer wanted. The I/O thread."""
         arrived: Sequence[Arrived | Frame] = (frame,)
         if frame.command == "MESSAGES":
             arrived = unpack_deliveries(frame.body, int(frame.headers["first"]))  # type: ignore[arg-type]  # as decoded
         with self._lock:
-            # A late frame of a lost connection: there its number names a message, here another one.
+            # A late frame of a lost connection: its number names another message here.
             if physical is not self._physical:
                 return
             self._arrived += arrived
             self._credit -= len(arrived)
             goes_back = self._is_revoked or self._revocations > 0
-            # A drain, `resume` and `_let_go` themselves give back the messages that arrive until they are done.
+            # A drain, `resume` and `_let_go` themselves return messages that arrive until they are done.
             if goes_back and not (self._drains or self._is_withdrawn or self._is_closed):
                 self._return(keep=0)
             is_wanted = self._is_interested and bool(self._arrived)
@@ -218,7 +222,7 @@ class NativeConsumer(ProviderConsumer):
             self._speak()
 
     def _revoked(self, physical: PhysicalConnection) -> None:
-        """Hear that the broker pushes nothing more, and that all has come which it had pushed; or that it has what went back.
+        """Handle the answer to a revocation, after which nothing more comes, or to a return.
 
         The I/O thread.
         """
@@ -230,7 +234,7 @@ class NativeConsumer(ProviderConsumer):
         self._speak()
 
     def started(self) -> None:
-        """Hear that the connection delivers again."""
+        """Call `on_ready` if there are messages, as the connection was started."""
         with self._lock:
             is_wanted = self._is_interested and bool(self._arrived)
         if is_wanted:
@@ -245,9 +249,9 @@ class NativeConsumer(ProviderConsumer):
         return self._take(waits=True)
 
     def _take(self, *, waits: bool, keeps: bool = False) -> Delivery | None:
-        """Return the next message that has come; if it `waits`, begin to be interested if there is none, and end it if there is.
+        """Return the next message that is here; if it `waits`, set the interest if there is none, and clear it if there is one.
 
-        With `keeps` it stays the next one. What has expired here goes back.
+        With `keeps` it stays the next one. Messages that have expired here go back.
         """
         while True:
             with self._lock:
@@ -256,8 +260,7 @@ class NativeConsumer(ProviderConsumer):
                     return None
                 may_take = physical is not None and not self._is_withdrawn and self._connection.is_started
                 found = self._arrived.popleft() if may_take and self._arrived else None
-                # Under one lock with the look at what has come: a
-                # message that comes next finds the interest, and wakes.
+                # Under one lock with the check for messages: one that comes next finds the interest, and wakes the consumer.
                 if found is None and waits:
                     self._is_interested, self._is_revoked = True, False
                 # Renewed at half of the window: one CREDIT serves many messages, and the broker need not pause.
@@ -287,7 +290,7 @@ class NativeConsumer(ProviderConsumer):
             self._speak()
 
     def _has_expired(self, envelope: Envelope) -> bool:
-        """Whether its time is over, so that it goes back (JMS 1.1 §3.4.9): it was in time when the broker pushed it, and has waited here.
+        """Return whether it has expired while it waited here, and so goes back (JMS 1.1 §3.4.9).
 
         The broker settles it, as it does with all that expires there.
         """
@@ -311,18 +314,17 @@ class NativeConsumer(ProviderConsumer):
         )
 
     def catch_up(self) -> None:
-        """Ask the broker what there is now (an exact `receive_no_wait`)."""
+        """Fetch what the broker has now (an exact `receive_no_wait`)."""
         if self._arrived and self._take(waits=False, keeps=True) is not None:
             return
         with self._lock:
             physical = self._physical
             if physical is None or self._arrived or self._is_closed or not self._connection.is_started:
                 return
-            # Credit that is given before the answer to a revocation
-            # could bring a message that overtakes one on its way back.
+            # Credit that is given before the answer to a revocation could bring a message that overtakes one on its way back.
             is_revoking = self._revocations > 0
         try:
-            # Messages on their way must be back before any is asked for, or a later one would be received first.
+            # Messages on their way must be back before the drain, or a later one would be received first.
             if is_revoking:
                 physical.request(commands.Credit(subscription=self.name, revoke=True).write())
                 self._see_returned(physical)
@@ -331,7 +333,7 @@ class NativeConsumer(ProviderConsumer):
             return  # there is nothing until the connection is back
 
     def _see_returned(self, physical: PhysicalConnection) -> None:
-        """Wait until the broker has put back what went back: it does such things in order, and passes over what it has."""
+        """Wait until the broker has put returned messages back: it processes returns in order, and ignores repeated ones."""
         with self._lock:
             returned = self._returned
         if returned:
@@ -339,14 +341,14 @@ class NativeConsumer(ProviderConsumer):
 
     def _drain(self, physical: PhysicalConnection) -> None:
         with self._lock:
-            # Counted, so that `arrived` keeps what the drain brings though no interest is declared.
+            # Counted, so that `arrived` keeps the drain's messages though no interest is set.
             self._drains += 1
         try:
             physical.request(commands.Credit(subscription=self.name, credit=1, drain=True).write())
         finally:
             with self._lock:
                 self._drains -= 1
-                # The broker takes all credit back with the answer to a drain.
+                # With the answer to a drain the broker drops all credit.
                 self._credit = 0
                 if self._is_interested:
                     self._grant()
@@ -370,16 +372,16 @@ class NativeConsumer(ProviderConsumer):
             self._on_ready()
 
     def withdraw(self, physical: PhysicalConnection) -> list[int]:
-        """Let the broker push nothing more, and hand out nothing, until `resume`; return the numbers of what has come till then.
+        """Revoke the credit, and deliver nothing until `resume`; return the numbers of the messages that are here then.
 
         Raises `ProviderError`, `ConnectionLostInCallError`.
         """
         with self._lock:
-            # Without credit and messages nothing can be on its way: that saves a round trip.
+            # Without credit and messages nothing can be on its way: then no round trip is needed.
             if self._is_closed or self._physical is not physical or (self._credit <= 0 and not self._arrived):
                 return []
             self._is_withdrawn = True
-        # With the answer all has come that the broker had pushed.
+        # At the answer, all messages that the broker had pushed are here.
         physical.request(commands.Credit(subscription=self.name, revoke=True).write())
         with self._lock:
             if self._physical is not physical:
@@ -388,9 +390,9 @@ class NativeConsumer(ProviderConsumer):
             return [_number_of(each) for each in self._arrived]
 
     def resume(self, returned: Collection[int]) -> None:
-        """Let the broker push again, if it is wanted; `returned`: what has gone back of what had come. May be repeated.
+        """Give credit again if there is interest; `returned`: the messages that have gone back. May be repeated.
 
-        What has not gone back goes now, and credit is revoked now, if the call that withdrew has failed: it is here until then.
+        The others go back now, and credit is revoked now, if the call that withdrew has failed: until then they are here.
         """
         with self._lock:
             if self._is_withdrawn:
@@ -405,7 +407,7 @@ class NativeConsumer(ProviderConsumer):
         with self._lock:
             if self._is_closed:
                 return
-            # The flag first: `poll` hands out nothing that is about to go back.
+            # The flag first: `poll` delivers nothing that is about to go back.
             self._is_closed = True
         try:
             self._connection.link.newest.request_last(commands.Unsubscribe(id=self.name).write())
@@ -416,7 +418,8 @@ class NativeConsumer(ProviderConsumer):
         self._wait_for_returned()
 
     def _let_go(self) -> None:
-        """Give back what was not handed out: with the answer to its end all has come that the broker had pushed. Until then it is known here.
+        """Return undelivered messages, after the answer to UNSUBSCRIBE, when all that the broker had pushed is here; then remove the
+        consumer.
 
         Any thread. May be repeated.
         """
@@ -427,7 +430,7 @@ class NativeConsumer(ProviderConsumer):
         self._session.forget(self)
 
     def _wait_for_returned(self) -> None:
-        """Let no consumer that is made from now on get what follows first."""
+        """Wait for returns to finish, so that a new consumer does not get later messages first."""
         physical = self._physical
         if physical is not None and self._revocations:
             with suppress(
@@ -438,7 +441,7 @@ class NativeConsumer(ProviderConsumer):
     # Credit: the lock is held
 
     def _grant(self) -> None:
-        """Say what fills the window."""
+        """Queue the credit that fills the window."""
         if (
             not self._is_interested
             or self._is_closed
@@ -447,7 +450,7 @@ class NativeConsumer(ProviderConsumer):
             or self._physical is None
         ):
             return
-        # The credit may be below 0, as a drain's message is taken off without having been added.
+        # The credit may be below 0, as a drain's message is subtracted without having been added.
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
             frame = commands.Credit(subscription=self.name, credit=credit).write()
@@ -455,7 +458,7 @@ class NativeConsumer(ProviderConsumer):
             self._to_say += ((self._physical, frame),)
 
     def _revoke(self) -> None:
-        """Say that nothing more is wanted, and give back what was not handed out."""
+        """Queue a revocation of the credit, and return undelivered messages."""
         if self._physical is not None and self._credit > 0:
             frame = commands.Credit(subscription=self.name, revoke=True).write(self._receipt())
             self._credit = 0
@@ -467,7 +470,7 @@ class NativeConsumer(ProviderConsumer):
         return f"v{self.name}.{next(self._numbers)}"
 
     def _return(self, *, keep: int) -> None:
-        """Give back what has come and was not handed out, but for the first `keep`."""
+        """Return undelivered messages, except the first `keep`."""
         arrived = list(self._arrived)
         if self._physical is None or len(arrived) <= keep:
             return
@@ -482,7 +485,7 @@ class NativeConsumer(ProviderConsumer):
     # The lock is not held
 
     def _speak(self) -> None:
-        """Say what is to be said, unless another thread does so. Never waits for room: a `receive` ends at its own time."""
+        """Send the queued frames, unless another thread is doing so. Never waits for room: a `receive` ends in its own time."""
         if not self._to_say:
             return
         while True:
@@ -500,24 +503,24 @@ class NativeConsumer(ProviderConsumer):
                     physical.expect(receipt, partial(self._revoked, physical))
                 physical.post(frame, needs_room=False)
             except ConnectionLostInCallError:
-                pass  # what it says has ended with the connection
+                pass  # credit ends with the connection
             finally:
                 with self._lock:
                     self._is_speaking = False
 
 
 def _number_of(found: Arrived | Frame) -> int:
-    """Return by which number a delivery is settled."""
+    """Return the number that settles a delivery."""
     return found.number if isinstance(found, Arrived) else int(found.headers.get("ack", "0"))
 
 
-# A look at a queue of the pyjms broker.
+# A browser of a queue at the pyjms broker.
 
 _WINDOW: Final = 100
 
 
 class NativeBrowser:
-    """Begins at the broker with the first message that is asked for, and ends there with the last."""
+    """Iterates over a queue: begins at the broker with the first message asked for, and ends there with the last."""
 
     def __init__(self, session: ReceivingSession, name: str, address: Address, selector: str | None) -> None:
         self.name = name
@@ -532,11 +535,11 @@ class NativeBrowser:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody may wait for messages."""
+        """Whether a thread may wait for messages."""
         return True
 
     def arrived(self, physical: PhysicalConnection, frame: Frame) -> None:
-        """Put a message, or the end, away. The I/O thread."""
+        """Store a message, or note the end. The I/O thread."""
         if frame.headers.get("browser") == "end":
             self._has_ended = True
         else:
@@ -544,17 +547,17 @@ class NativeBrowser:
         self._signal.set()
 
     def interrupted(self) -> None:
-        """Hear that the connection was lost."""
+        """Fail: the connection was lost."""
         self._is_interrupted = True
         self._signal.set()
-        self._connection.forget(self)  # nothing comes for it any more
+        self._connection.forget(self)  # no more messages come for it
 
     def wake(self) -> None:
-        """Look at what has changed. Any thread."""
+        """Wake the iteration, so that it checks its state. Any thread."""
         self._signal.set()
 
     def messages(self) -> Iterator[Delivery]:
-        """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
+        """Yield the messages of the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
         physical = self._connection.link.current()
         with physical.browsing(partial(self._end, physical)):
             try:
@@ -586,7 +589,7 @@ class NativeBrowser:
             elif has_ended:
                 return
             elif self._is_interrupted:
-                # After what has come: messages that arrived before the loss are still shown.
+                # Checked after the messages: those that arrived before the loss are still shown.
                 raise ResourceError("the connection was lost while the queue was browsed; browse it again")
             elif self.session.is_closed:
                 raise ClosedError("the session is closed")

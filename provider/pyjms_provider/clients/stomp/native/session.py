@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.native.connection import NativeConnection
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 
-# A SENDS of one message, whose bytes are made already but for the name of its receipt.
+# A SENDS of one message, encoded except for its receipt.
 
 
 class PreparedSend(Frame):
-    """What a packed message is sent as whose answer is waited for; `headers` has the receipt, if one is asked for."""
+    """A SENDS of one packed message that is answered; `headers` has the receipt, if one is asked for."""
 
     __slots__ = ("_message", "_session")
 
@@ -78,7 +78,7 @@ def _send_of(session: str, message: bytes) -> Frame:
     return Frame("SENDS", headers, LENGTH.pack(len(message)) + message)
 
 
-# What a session asks of the pyjms broker about branches of distributed transactions, each once however often it is called (decision 0603).
+# A session's requests about branches of distributed transactions, each done once even if the call is repeated (decision 0603).
 
 BranchCommand: TypeAlias = (
     commands.EndBranch
@@ -90,17 +90,18 @@ BranchCommand: TypeAlias = (
 
 
 class BranchRequests:
-    """Those of one session. Any thread: a transaction manager decides of several branches by one session."""
+    """The branch requests of one session. Any thread: a transaction manager may decide several branches through one session."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[Xid, type[BranchCommand]], Request] = {}
-        """The last one of each kind about a branch, if its answer was not heard."""
+        """The last request of each kind about a branch, if its answer was not received."""
 
     def request(
         self, physical: PhysicalConnection, command: BranchCommand, read: Callable[[Frame], bool] = lambda _: True
     ) -> bool:
-        """Ask what changes a branch; return what the answer says. If the last call of its kind about the branch asked the same and did not hear that,
-        it is waited for: it is done once, whatever other threads ask meanwhile. Raises `BranchError`, `ProviderError`.
+        """Send a command that changes a branch; return what `read` finds in the answer. If the last call of its kind about the branch sent
+        the same command and got no answer, wait for that answer: the command is done once, also with other threads. Raises `BranchError`,
+        `ProviderError`.
         """
         about = (command.xid, type(command))
         question = self._asked.get(about)
@@ -113,7 +114,7 @@ class BranchRequests:
             # A second END or PREPARE would be refused with XAER_PROTO (decision 0603).
             raise unreachable(error) from error
         except ConnectionLostInCallError as error:
-            # No answer comes by another connection.
+            # No answer comes on another connection.
             self._asked.pop(about, None)
             raise unreachable(error) from error
         except ProviderError:
@@ -124,18 +125,18 @@ class BranchRequests:
         return said
 
     def forget(self, xid: Xid) -> None:
-        """Have what was asked about a branch not be about the next one of its name."""
+        """Drop the requests about a branch, so that none answers for a later one of the same name."""
         for about in [*self._asked]:
             if xid in about:
                 self._asked.pop(about, None)
 
     def clear(self) -> None:
-        """Forget all, as the connection is lost: no answer comes any more."""
+        """Drop all requests, as the connection is lost: no answer comes any more."""
         self._asked.clear()
 
 
 def unreachable(error: ConnectionLostInCallError | UnansweredError) -> BranchError:
-    """Return how XA says that nobody knows what became of a branch."""
+    """Return XA's error for a branch whose outcome is not known."""
     reason = (
         error.reason
         if isinstance(error, UnansweredError)
@@ -165,16 +166,16 @@ class NativeSession(ProviderSession):
         self._lock = Lock()
         self._consumers: dict[NativeConsumer, None] = {}
         self._good: set[Address] = set()
-        """Destinations that this session has sent to, and heard that it may; nothing was refused since."""
+        """Destinations to which this session was allowed to send; cleared at each refusal."""
         self.physical: PhysicalConnection | None = None
-        """Where the broker knows the session."""
+        """The physical connection on which the broker knows the session."""
         self._ack_head = f"ACK\nsession:{name}\nids:".encode()
         self._unit: PhysicalConnection | None = None
-        """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
+        """The physical connection on which the open transaction, or the branch, has begun: all its commands must go there."""
         self._is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._is_ending_unit = False
-        """Whether the broker is being asked to commit, or stage, the transaction, or a signal interrupted that call."""
+        """Whether the broker is being asked to commit or stage the transaction, or a signal interrupted that call."""
         self._questions = BranchRequests()
         self._timeout_s = 0
         self._closed = False
@@ -186,17 +187,17 @@ class NativeSession(ProviderSession):
         return self._closed
 
     def give_up(self) -> None:
-        """Be closed, without a word to the broker: who wanted it will not have it."""
+        """Mark it as closed without a frame to the broker, as the call that was to open it has failed."""
         self._closed = True
 
     def command(self) -> commands.OpenSession:
-        """Return what makes it at the broker."""
+        """Return the command that opens it at the broker."""
         return commands.OpenSession(session=self.name, transacted=self.transacted)
 
     # Sending
 
     def send(self, envelope: Envelope) -> None:
-        # Without a transaction `current` makes this check, so that most sends do without it.
+        # Without a transaction `current` makes this check, so most sends skip it.
         if self._closed or self.transacted:
             self._check_open()
         try:
@@ -210,14 +211,14 @@ class NativeSession(ProviderSession):
         except ConnectionLostInCallError as error:
             self._check_open()
             if self.transacted:
-                return  # the commit tells
+                return  # the commit raises the error
             raise lost_while_sent(error) from error
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
     def _send(self, envelope: Envelope) -> None:
         physical = self.connection.link.current()
-        # Whether it may be sent there is asked once; then messages that may be lost need no answer.
+        # The permission to send there is checked once; then messages that may be lost need no answer.
         if envelope.delivery_mode == _PERSISTENT or envelope.destination not in self._good:
             self._send_asking(physical, envelope)
         elif physical.is_packed:
@@ -228,8 +229,8 @@ class NativeSession(ProviderSession):
     def _send_in_unit(self, physical: PhysicalConnection, envelope: Envelope) -> None:
         """Send a message of a transaction, or of a branch."""
         address = envelope.destination
-        # A refusal that only the commit reported would come again with each redelivery, so the broker is asked.
-        # A temporary destination may go with its client: so it is asked for each PERSISTENT message there.
+        # A refusal at the commit would recur with each redelivery, so the first send waits for the answer. A temporary
+        # destination may end with its client: so each PERSISTENT message there waits.
         if address not in self._good or (address.temporary and envelope.delivery_mode == _PERSISTENT):
             self._send_asking(physical, envelope)
         elif physical.is_packed:  # it is written with the commit at the latest
@@ -238,9 +239,9 @@ class NativeSession(ProviderSession):
             physical.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
 
     def _send_asking(self, physical: PhysicalConnection, envelope: Envelope) -> None:
-        """Send a message, and wait until the broker has it. Raises why it has not, and `ConnectionLostInCallError`."""
+        """Send a message, and wait for the broker's answer. Raises the broker's error, and `ConnectionLostInCallError`."""
         connection = self.connection
-        if physical.is_packed:  # and packed now: a temporary destination is the physical connection's
+        if physical.is_packed:  # packed only now: the names of temporary destinations are the physical connection's
             physical.request(_send_of(self.name, connection.pack(envelope)), may_last=True)
         else:
             physical.request(connection.frame_of(envelope, self.name), may_last=True)
@@ -248,24 +249,24 @@ class NativeSession(ProviderSession):
         if address.temporary and connection.owns(address):
             # The program itself may delete it (JMS 1.1 §4.4.3): then the next send must fail.
             return
-        # Bounded: a server that replies to the temporary queue of each client adds one with each.
+        # Bounded: a server that replies to the temporary queue of each client adds one for each.
         if len(self._good) >= _GOOD_MAX:
             self._good.clear()
         self._good.add(address)
 
     def note_refusal(self) -> None:
-        """Hear that something was refused that no call waited for: the next message to each destination waits for its answer."""
-        # The ERROR names no destination, so that each is asked about again (decision 0603).
+        """Make the next message to each destination wait for its answer: the broker has refused something that no call waited for."""
+        # The ERROR names no destination, so each is checked again (decision 0603).
         self._good.clear()
 
     def _enter_unit(self, physical: PhysicalConnection) -> PhysicalConnection:
-        """Return the physical connection of the open transaction; it begins in `physical` if there is none."""
+        """Return the physical connection of the open transaction; one begins on `physical` if there is none."""
         if self._unit is None:
             self._unit = physical
         return self._unit
 
     def _leave_unit(self) -> None:
-        """Have no open transaction any more."""
+        """Forget the transaction, which has ended."""
         self._unit = None
         self._is_doomed = self._is_ending_unit = False
 
@@ -321,7 +322,7 @@ class NativeSession(ProviderSession):
         except (RolledBackError, InDoubtError):
             self._leave_unit()
             raise
-        except ProviderError:  # the transaction is as it was
+        except ProviderError:  # the transaction is unchanged
             self._is_ending_unit = False
             raise
         self._leave_unit()
@@ -357,8 +358,7 @@ class NativeSession(ProviderSession):
             raise
         finally:
             if not is_made:
-                # First the flag: the healer may be about to subscribe
-                # the consumer, and then ends it because of the flag.
+                # The flag first: the healer may be about to subscribe the consumer, and then ends it because of the flag.
                 consumer.give_up()
                 self.forget(consumer)
                 if may_be_made:
@@ -370,7 +370,9 @@ class NativeSession(ProviderSession):
         return consumer
 
     def ending_of(self, name: str) -> Frame:
-        """Return the UNSUBSCRIBE of a consumer or browser, in the session's order, where its SUBSCRIBE may still wait."""
+        """Return the UNSUBSCRIBE of a consumer or browser, to be processed in the session's order, as its SUBSCRIBE may still be queued
+        there.
+        """
         frame = commands.Unsubscribe(id=name).write()
         frame.headers["session"] = self.name
         return frame
@@ -389,12 +391,12 @@ class NativeSession(ProviderSession):
         self._ask(commands.DeleteSubscription(session=self.name, durable_name=name))
 
     def consumers(self) -> list[NativeConsumer]:
-        """Return those that are open."""
+        """Return the open consumers."""
         with self._lock:
             return [consumer for consumer in self._consumers if consumer.is_open]
 
     def forget(self, consumer: NativeConsumer) -> None:
-        """Let go of a consumer that closes."""
+        """Remove a consumer that closes."""
         with self._lock:
             self._consumers.pop(consumer, None)
 
@@ -405,10 +407,10 @@ class NativeSession(ProviderSession):
             self._acknowledge(deliveries)
 
     def _acknowledge_soon(self, tag: object) -> bool:
-        """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
+        """Acknowledge one message without a wait; return False if it needs `_acknowledge`. Raises `ProviderError`."""
         connection = self.connection
         physical = connection.link.newest
-        # Everything out of the ordinary takes the long way, which tells the cases apart.
+        # Every special case takes the long way, which tells them apart.
         if (
             self._closed
             or not isinstance(tag, ReceivedMessage)
@@ -433,7 +435,7 @@ class NativeSession(ProviderSession):
             self._acknowledge_in_unit(physical, live, are_all=len(live) == len(deliveries))
             return
         if len(live) < len(deliveries):
-            # One error tells of all of them: a client that takes its work back because of it must get each again.
+            # One error stands for all of them: a client that rolls back because of it must get each again.
             if physical is not None:
                 self._give_back(physical, commands.GiveBack(session=self.name, ids=_ids(live)))
             if _were_said(deliveries):
@@ -449,7 +451,7 @@ class NativeSession(ProviderSession):
             for each in live:
                 is_sent, is_persistent = is_sent or each.is_sent, is_persistent or each.is_persistent
                 each.is_sent = True
-            # An earlier call may have settled some of them: then a lost connection leaves open whether they come again.
+            # An earlier call may have settled some: then a lost connection leaves open whether they come again.
             lost = InDoubtError if is_sent else TooLateError
             ids = _ids(live)
             try:
@@ -461,20 +463,20 @@ class NativeSession(ProviderSession):
             except ConnectionLostInCallError as error:
                 raise lost(f"the connection was lost while messages were settled: {error}") from error
             except UnansweredError as error:
-                # The broker may settle them yet, so the session must not give them back.
+                # The broker may still settle them, so the session must not give them back.
                 raise lost(error.reason) from error
 
     def _acknowledge_in_unit(
         self, physical: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
     ) -> None:
-        """Have them settled by the commit."""
+        """Have the commit settle the messages."""
         if are_all and not live:
-            return  # a commit that is made again has nothing more to acknowledge
-        # What was sent because of messages that come again must not be committed.
+            return  # a repeated commit has nothing more to acknowledge
+        # Messages sent in response to ones that come again must not be committed.
         self._is_doomed = self._is_doomed or not are_all
         if (
             physical is not None and self._enter_unit(physical) is physical
-        ):  # else the transaction is lost: the commit tells
+        ):  # else the transaction is lost: the commit raises the error
             self._post(physical, commands.Acknowledge(session=self.name, ids=_ids(live)))
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
@@ -499,11 +501,11 @@ class NativeSession(ProviderSession):
             self._give_back(physical, commands.Retry(session=self.name, ids=_ids(live), reason=reason))
 
     def _give_back(self, physical: PhysicalConnection, command: commands.Command) -> None:
-        """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
+        """Return messages to their old places: messages fetched after them go back, too, so that the order is kept."""
         consumers, returned = self.consumers(), frozenset[int]()
         try:
-            # Credit is revoked first, and what was fetched goes back first: it would
-            # otherwise overtake the messages that go back to their older places.
+            # Credit is revoked first, and fetched messages go back first: they would otherwise overtake the messages that go back
+            # to their older places.
             unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(physical)])
             if unseen:
                 ids = delivery_ids(sorted(unseen))
@@ -513,7 +515,7 @@ class NativeSession(ProviderSession):
         except ConnectionLostInCallError:
             _log.debug(
                 "the connection ended before the broker had heard %s", command.COMMAND
-            )  # all is the broker's again
+            )  # the broker has all messages again
         finally:
             # Also after an error: a consumer that stays withdrawn would hand out nothing for ever.
             for consumer in consumers:
@@ -539,11 +541,12 @@ class NativeSession(ProviderSession):
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
     def _live(self, deliveries: Sequence[Delivery]) -> tuple[PhysicalConnection | None, list[ReceivedMessage]]:
-        """Return those of the newest physical connection, and it; None: there are none. The others are the broker's again, and come again.
+        """Return the messages of the newest physical connection, and that connection; None: there are none. The broker has taken back the
+        others, and delivers them again.
 
-        What is said of them is said in that physical connection or not at all: in the next one their numbers name other messages.
+        They are settled on that physical connection or not at all: on the next one their numbers name other messages.
         """
-        # One look: all deliveries are compared with the same connection, even if it is replaced meanwhile.
+        # Read once: all deliveries are compared with the same connection, even if it is replaced meanwhile.
         physical = self.connection.link.newest
         live = []
         for delivery in deliveries:
@@ -575,7 +578,7 @@ class NativeSession(ProviderSession):
         self._unit, self._is_doomed = physical, False
 
     def _started_late(self, physical: PhysicalConnection, command: commands.BeginBranch) -> None:
-        """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. Any thread."""
+        """Leave a branch that a call which timed out has started or joined; a new one ends, any other is left as it was. Any thread."""
         mode = _LEFT_AS[command.mode]
         physical.take_back(commands.EndBranch(session=self.name, xid=command.xid, mode=mode).write())
         if command.mode is commands.BeginMode.NEW:
@@ -585,11 +588,11 @@ class NativeSession(ProviderSession):
         if suspend and fail:
             raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
         if self._unit is not None and self._unit.has_ended:
-            # In the next connection the broker knows of no work in the branch that could end.
+            # On the next connection the broker knows of no work in the branch that could end.
             raise BranchError(
                 "the branch can only be rolled back, as the connection was lost in it", BranchFailure.ROLLED_BACK
             )
-        # It stays doomed until the broker has answered: a call that was not answered may be made again.
+        # It stays doomed until the broker has answered: a call without an answer may be repeated.
         fails = fail or self._is_doomed
         mode = commands.EndMode.FAIL if fails else commands.EndMode.SUSPEND if suspend else commands.EndMode.SUCCESS
         try:
@@ -629,11 +632,11 @@ class NativeSession(ProviderSession):
         return self._timeout_s or self.connection.transaction_timeout_s
 
     def _branch(self, command: BranchCommand, read: Callable[[Frame], bool] = lambda _: True) -> bool:
-        """Ask what changes a branch, as `BranchRequests.request`."""
+        """Send a command that changes a branch; see `BranchRequests.request`."""
         self._check_open()
         return self._questions.request(self.connection.link.current(), command, read)
 
-    # Asking
+    # Requests
 
     def _ask(self, command: commands.Command) -> Frame:
         self._check_open()
@@ -643,14 +646,14 @@ class NativeSession(ProviderSession):
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
     def _tell(self, physical: PhysicalConnection, command: commands.Command) -> None:
-        """Ask, and do not mind if the connection is lost: then all is the broker's again."""
+        """Send a request; a lost connection is no error, as the broker then takes back all."""
         try:
             physical.request(command.write())
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", command.COMMAND)
 
     def _post(self, physical: PhysicalConnection, command: commands.Command) -> None:
-        """Say it without waiting; as `_tell`."""
+        """Send without waiting for an answer; a lost connection as in `_tell`."""
         try:
             physical.post_soon(command.write(), waits=True)
         except ConnectionLostInCallError:
@@ -659,16 +662,16 @@ class NativeSession(ProviderSession):
     # The end
 
     def interrupted(self) -> None:
-        """Hear that the physical connection has ended."""
+        """Clear the state of the physical connection, which has ended."""
         with self._lock:
             self.physical = None
-        # The next connection may lead to another broker, which may refuse what this one took.
+        # The next connection may lead to another broker, which may refuse what this one accepted.
         self._good.clear()
         self._questions.clear()
 
     def enter(self, physical: PhysicalConnection) -> None:
-        """Hear that the broker knows the session in this physical connection, perhaps after who makes all anew has said so of a later one."""
-        # This thread and the healer may report in either order: the newer connection counts.
+        """Note that the broker knows the session on this physical connection, unless a newer one was noted before."""
+        # This thread and the healer may call this in either order: the newer connection counts.
         with self._lock:
             if self.physical is None or self.physical.number < physical.number:
                 self.physical = physical
@@ -688,7 +691,7 @@ class NativeSession(ProviderSession):
             self._closed = True
             consumers = list(self._consumers)
         self.connection.wake_browsers(self)
-        # Consumers first: each gives back what it was sent and did not hand out.
+        # Consumers first: each returns the messages that it has not delivered.
         for consumer in consumers:
             try:
                 consumer.close()
@@ -703,11 +706,11 @@ class NativeSession(ProviderSession):
 
 
 def _were_said(deliveries: Sequence[Delivery]) -> bool:
-    """Return whether the broker was told of one of these that it is settled, by a call that was refused, or not answered. Of what is lost that is told once."""
+    """Return whether a settlement of one of these was sent, by a call that was refused or got no answer; a second call returns False."""
     tags = [delivery.tag for delivery in deliveries]
     said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_sent]
     for each in said:
-        # The loss is told once: a repeated call about the same messages would be in doubt for ever.
+        # Reported once: a repeated call about the same messages would be in doubt for ever.
         each.is_sent = False
     return bool(said)
 
