@@ -67,10 +67,10 @@ def known_fields(category: str) -> frozenset[str]:
 
 
 def describe(managed: ManagedObject, fields: Sequence[str] | None = None, *, actual: bool = False) -> dict[str, Any]:
-    """Return an object as JSON has it. `fields`: only these, costly statistics too; None: all that cost little.
+    """Return an object as JSON. `fields`: only these, costly statistics too; None: all cheap ones.
 
-    `actual`: attributes as they were given, with their variables, instead of the effective ones. What an object that does
-    not run cannot tell is None. Raises `UnknownObjectError` for one that has gone.
+    `actual`: attributes as they were given, with their variables, instead of the effective ones. Values that an object
+    cannot compute while it does not run are None. Raises `UnknownObjectError` for one that no longer exists.
     """
     found: dict[str, Any] = {}
     if fields is None or not FACTS.isdisjoint(fields):
@@ -158,7 +158,7 @@ def _operation(declared: OperationDeclaration) -> dict[str, Any]:
 
 
 def _lean(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with those definitions alone that it refers to, if only through others."""
+    """Return a schema with only those definitions that it refers to, directly or through others."""
     lean = {name: value for name, value in schema.items() if name != "$defs"}
     definitions = schema.get("$defs", {})
     needed: dict[str, Any] = {}
@@ -182,14 +182,14 @@ _FIRST: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """What somebody wants to see of many objects."""
+    """A request for a page of objects."""
 
     fields: tuple[str, ...] | None = None
-    """None: all that cost little."""
+    """None: all cheap ones."""
     actual: bool = False
     condition: str | None = None
     order: tuple[str, ...] = ()
-    """Names of fields; with ``-`` before it, downwards."""
+    """Names of fields; with ``-`` before it, descending."""
     offset: int = 0
     limit: int = 100
 
@@ -207,7 +207,7 @@ class ListedPage:
 def list_objects(category: str, found: Sequence[Siblings], request: ListRequest) -> ListedPage:
     """Return a page of those objects. Raises `BadRequestError`, `InvalidSelectorError`.
 
-    Of all objects only what conditions and orders ask for is looked at; all else of those alone that are on the page.
+    Of all objects only the fields of the condition and the order are read; the others only of those on the page.
     """
     selector, needed = _read(category, request)
     rows = [row for group in found for row in _rows(group, needed)]
@@ -223,7 +223,7 @@ def list_objects(category: str, found: Sequence[Siblings], request: ListRequest)
 
 
 def page_of_source(category: str, source: ChildSource, request: ListRequest) -> ListedPage | None:
-    """Return a page of objects that their source finds by itself; None: it cannot. Raises as `list_objects`."""
+    """Return a page that the source finds by itself; None: it cannot. Raises as `list_objects`."""
     selector, _ = _read(category, request)
     equal = {} if selector is None else _equalities(selector)
     # A source finds pages by equal values and one order; `list_objects` does all else.
@@ -250,7 +250,7 @@ def _read(category: str, request: ListRequest) -> tuple[Selector | None, tuple[s
 
 
 def _equalities(selector: Selector) -> dict[str, str] | None:
-    """Return what ``name = 'text' AND …`` asks for; None: the condition is another one."""
+    """Return the fields and texts of ``name = 'text' AND …``; None: the condition is another one."""
     found: dict[str, str] = {}
     for term in selector.root.terms if isinstance(selector.root, And) else (selector.root,):
         match term:
@@ -263,7 +263,7 @@ def _equalities(selector: Selector) -> dict[str, str] | None:
 
 
 def _rows(group: Siblings, needed: Sequence[str]) -> Iterable[_Row]:
-    """Return siblings, each with what is needed of it: without making objects where that can be had by the column."""
+    """Return siblings with the values needed of each, by column where possible, without making objects."""
     names, source = group.names, group.source
     if all(name == "name" or (source is not None and source.has_column(name)) for name in needed):
         known = {} if source is None else source.columns([name for name in needed if name != "name"])
@@ -282,7 +282,7 @@ def _described(group: Siblings, needed: Sequence[str]) -> Iterator[_Row]:
 
 
 def _chosen(rows: list[_Row], needed: Sequence[str], selector: Selector) -> list[_Row]:
-    """Return the rows that a condition holds for."""
+    """Return the rows for which a condition is true."""
     fields: dict[str, Any] = {}
     # One envelope shows each row in turn: making one for each would take longer than all conditions do.
     envelope = Envelope(_NOWHERE, None, 0, 0, 1, 4, None, None, None, fields, BodyKind.NONE, None)
@@ -316,7 +316,7 @@ def _page(rows: list[_Row], needed: Sequence[str], request: ListRequest) -> Sequ
 
 
 def _key(rows: list[_Row], at: int) -> Callable[[_Row], Any]:
-    """Return what rows are ordered by: a value itself, if all are of one kind that can be compared."""
+    """Return the sort key of rows: the value itself, if all are of one kind that can be compared."""
     kinds = {type(row[at]) for row in rows}
     if kinds <= {int, bool} or kinds == {str}:
         return itemgetter(at)
@@ -338,7 +338,7 @@ def _needed(request: ListRequest, selector: Selector | None) -> tuple[str, ...]:
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Return what orders values of different kinds: nothing, numbers, texts, others."""
+    """Return a sort key for values of different kinds: nothing, numbers, texts, others."""
     if value is None:
         return 0, 0
     if isinstance(value, (bool, int, float)):

@@ -1,4 +1,4 @@
-"""What may go wrong between an operator and the model."""
+"""Errors of management that are not those of the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyjms.spi.errors import ProviderError
 
 
 class BadMethodError(ProviderError):
-    """What is there cannot be asked so; `allowed` are the methods that it understands."""
+    """The resource does not support the method; `allowed` are those that it supports."""
 
     code = "PYJMS-REQUEST-METHOD"
 
@@ -22,7 +22,7 @@ class ChangedMeanwhileError(ProviderError):
 
 
 class ContentTypeError(ProviderError):
-    """A body is in no form that is understood here."""
+    """A body is in a format that is not supported here."""
 
     code = "PYJMS-REQUEST-TYPE"
 
@@ -34,25 +34,25 @@ class LockoutError(ProviderError):
 
 
 class RequestTooLargeError(ProviderError):
-    """A body is longer than the port takes."""
+    """A body is longer than the port allows."""
 
     code = "PYJMS-REQUEST-SIZE"
 
 
 class BadRequestError(ProviderError):
-    """The request itself makes no sense."""
+    """The request itself is wrong."""
 
     code = "PYJMS-REQUEST"
 
 
 class BusyError(ProviderError):
-    """As many requests as there are threads for wait for something."""
+    """All threads for requests are waiting."""
 
     code = "PYJMS-REQUEST-BUSY"
 
 
 class UnknownHostError(ProviderError):
-    """A request is for a host as which the port does not answer."""
+    """A request names a host that the port does not serve."""
 
     code = "PYJMS-REQUEST-HOST"
 

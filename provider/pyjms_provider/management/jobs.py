@@ -1,4 +1,4 @@
-"""Operations that take long: they run by themselves, tell how far they are, and can be ended half way."""
+"""Jobs: long operations that run in the background, report progress, and can be stopped half way."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _KEPT_MAX: Final = 200
 
 
 class JobState(Enum):
-    """How it stands with a job."""
+    """The state of a job."""
 
     RUNNING = "running"
     DONE = "done"
     ENDED = "ended"
-    """Somebody ended it half way."""
+    """A user stopped it half way."""
     FAILED = "failed"
 
 
@@ -41,17 +41,17 @@ class Job:
     id: str
     what: str
     who: Principal
-    """Who started it."""
+    """The user that started it."""
     state: JobState
     started_ms: int
     done: int = 0
     total: int | None = None
-    """None: nobody knows."""
+    """None: unknown."""
     result: Any = None
     error: ProviderError | None = None
 
     def is_of(self, principal: Principal) -> bool:
-        """Say whether somebody started it: names mean people only together with who vouches for them."""
+        """Return whether `principal` started it: a name identifies a user only together with the authentication provider."""
         return (self.who.provider, self.who.name) == (principal.provider, principal.name)
 
 
@@ -66,7 +66,7 @@ class Jobs:
         self._threads: dict[str, Thread] = {}
 
     def start(self, what: str, who: Principal, run: Callable[[Progress], Any]) -> Job:
-        """Have `run` called on a thread of its own. Raises `JobError` when too many run, or the system has no thread to give."""
+        """Run `run` on a thread of its own. Raises `JobError` when too many run, or no thread can be started."""
         job = Job(
             id=uuid.uuid4().hex[:12], what=what, who=who, state=JobState.RUNNING, started_ms=self._clock.time_ms()
         )
@@ -105,7 +105,7 @@ class Jobs:
             return list(self._jobs.values())
 
     def end(self, job_id: str) -> Job:
-        """Have a job end as soon as it comes to that; what it has done stays done. Raises `UnknownJobError`."""
+        """Ask a job to stop at its next report; completed work stays done. Raises `UnknownJobError`."""
         with self._lock:
             # A job that is over is not noted: nothing would take its id out of `_ending` again.
             if job_id in self._threads:
@@ -113,7 +113,7 @@ class Jobs:
         return self.get(job_id)
 
     def close(self) -> None:
-        """End all jobs, and wait for them as long as they take to notice."""
+        """End all jobs, and wait until they stop, ten seconds for each at most."""
         with self._lock:
             self._ending.update(self._threads)
             threads = list(self._threads.values())

@@ -16,14 +16,14 @@ ERROR: Final[Mapping[str, Any]] = {"$ref": "#/components/responses/Error"}
 
 
 def reference(name: str) -> dict[str, Any]:
-    """Return what stands for a schema among the components."""
+    """Return a reference to a schema among the components."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def inlined(schema: Mapping[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose definitions stand among the components.
+    """Return a schema whose definitions are moved to the components.
 
-    Defaults are left out: they may hold variables, which stand for a value of the type and have another.
+    Defaults are left out: they may hold variables, which have another type than the value they stand for.
     """
     plain = {name: value for name, value in schema.items() if name not in {"$defs", "default"} and name[:2] != "x-"}
     for name, definition in schema.get("$defs", {}).items():
@@ -55,7 +55,7 @@ def content(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answering(answers: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-    """Return an operation with its answers; whatever else comes is an error."""
+    """Return an operation with its answers; any other answer is an error."""
     return {**facts, "responses": {**answers, "default": dict(ERROR)}}
 
 
@@ -73,7 +73,7 @@ def page_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def error_schema() -> dict[str, Any]:
-    """Return the schema of what all errors say."""
+    """Return the schema of all errors."""
     problem = {"type": "object", "properties": {"name": {"type": "string"}, "text": {"type": "string"}}}
     return {
         "type": "object",
@@ -93,7 +93,7 @@ def error_schema() -> dict[str, Any]:
 
 
 def job_schema() -> dict[str, Any]:
-    """Return the schema of a long operation that runs by itself."""
+    """Return the schema of a job."""
     return {
         "type": "object",
         "properties": {
@@ -209,7 +209,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def _fixed_paths() -> dict[str, Any]:
-    """Return what is there whatever the model has."""
+    """Return the paths that do not depend on the model."""
     anything = {"type": "object"}
     return {
         **_log_in_paths(),
@@ -284,7 +284,7 @@ def _job_paths() -> dict[str, Any]:
 
 
 def _monitoring_paths() -> dict[str, Any]:
-    """Return what a port answers to machines that watch over the broker; `metrics` of the port says who may ask for them."""
+    """Return the paths for monitoring systems; `metrics` of the port decides about access to them."""
     text = {
         "description": "In the text format of Prometheus",
         "content": {"text/plain": {"schema": {"type": "string"}}},
@@ -312,7 +312,7 @@ def _monitoring_paths() -> dict[str, Any]:
 
 
 class _Category:
-    """Describes what can be done with the objects of one category."""
+    """Describes the operations on objects of one category."""
 
     def __init__(self, shape: tree.CategoryShape, schemas: dict[str, Any]) -> None:
         self._shape = shape
@@ -342,7 +342,7 @@ class _Category:
         self._schemas[self._category] = {"type": "object", "properties": shown}
 
     def paths(self) -> dict[str, Any]:
-        """Return its paths: lists, from the broad to the narrow, one object, and what can be done with that."""
+        """Return its paths: lists, from the broad to the narrow, one object, and the operations on it."""
         found = {self._path(depth): self._list_methods(depth) for depth in range(len(self._names))}
         whole = self._path(len(self._names))
         found[whole] = self._object_methods()

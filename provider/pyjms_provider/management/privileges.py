@@ -1,12 +1,12 @@
-"""What a caller may do: permissions of each object, privileges that a change would grant, and protection from locking oneself out.
+"""Authorization of callers: rights on each object, privileges that a change would grant, and lockout protection.
 
-A caller who chooses attributes must be allowed what the object will then do: a queue that sends expired messages to another one,
-and a route that empties one, would else do for anybody what the rules deny them. That is asked on the configuration thread, so that two
-changes at once do not add up to what neither was asked about.
+A caller who sets attributes needs the right to what the object will then do: otherwise a queue that sends expired messages to
+another one, or a route that empties one, would do for a user what the rules deny them. The check runs on the configuration thread, so
+that two concurrent changes do not combine into one that was never checked.
 
 Lockout protection refuses a change that its caller could not undo, unless they force it. It looks at what stands between an operator and the
-tree: the rules that their port goes by, what that port names, their own groups, and the file of users that knows them. That they could
-connect by another port, or by another name, is not looked for: it may not be theirs.
+tree: the rules of their port, the objects to which the port refers, their own groups, and the user file that has their entry. Other ports
+or user names by which they could connect are not considered: those may not be theirs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 STOPPING: Final = frozenset({"stop"})
-"""Operations after which an object serves nobody."""
+"""Operations after which an object no longer serves anybody."""
 
 _IN_HOSTS: Final[Mapping[str, TargetKind]] = {
     "queue": TargetKind.QUEUE,
@@ -43,11 +43,11 @@ _IN_HOSTS: Final[Mapping[str, TargetKind]] = {
     "topic": TargetKind.TOPIC,
     "subscription": TargetKind.SUBSCRIPTION,
 }
-"""What an access policy is asked about, of what a virtual host has; other objects are managed ones."""
+"""The kinds of targets of objects below a virtual host; the targets of all other objects are of the kind MANAGED."""
 
 
 def target_at(category: str, names: Sequence[str]) -> Target:
-    """Return what an access policy would be asked about an object at an address where there may be none, nor what it would be below."""
+    """Return the target of an address for access policies; neither the object nor those above it need exist."""
     host = names_needed(category).index("virtual_host") if category in _IN_HOSTS or category == "virtual_host" else 0
     if category == "virtual_host":
         return Target(kind=TargetKind.VIRTUAL_HOST, name=names[host], virtual_host=names[host])
@@ -57,7 +57,7 @@ def target_at(category: str, names: Sequence[str]) -> Target:
 
 
 def target_of(parent: ManagedObject, category: str, name: str) -> Target:
-    """Return what an access policy is asked about the child of that name, whether or not it is there."""
+    """Return the target of a child for access policies, whether or not it exists."""
     found = parent.find_child(category, name)
     if found is not None:
         return found.target()
@@ -69,9 +69,9 @@ def target_of(parent: ManagedObject, category: str, name: str) -> Target:
 
 
 def check_not_own_way(principal: Principal, port: UUID | None, managed: ManagedObject) -> None:
-    """Refuse to stop or delete what somebody comes in by, or what holds it: they could not undo it, and nobody else perhaps.
+    """Refuse to stop or delete an object on which the caller's own access depends, or one that contains it: no one might be able to undo it.
 
-    `port`: the id of the port by which they ask; None: by none. Raises `ObjectInUseError`.
+    `port`: the id of the port of the request; None: no port. Raises `ObjectInUseError`.
     """
     _check_itself(principal, port, managed)
     for each in managed.children():
@@ -111,7 +111,7 @@ _CATEGORIES: Final = {TargetKind.QUEUE: "queue", TargetKind.TOPIC: "topic"}
 def check_new_privileges(
     principal: Principal, access: AccessPolicy, parent: ManagedObject, category: str, given: Mapping[str, Any]
 ) -> None:
-    """Ask about an object that is to be created. Raises `AccessDeniedError`, `InvalidAttributesError`."""
+    """Check the privileges of an object that is to be created. Raises `AccessDeniedError`, `InvalidAttributesError`."""
     is_made_there = category in parent.sources()  # which goes by no class, as the type of a queue may be a variable
     type_name = None if is_made_there or given.get("type") is None else str(given["type"])
     _, kind = tree.class_of(category, type_name)
@@ -123,7 +123,7 @@ def check_new_privileges(
 def check_changed_privileges(
     principal: Principal, access: AccessPolicy, managed: ManagedObject, changes: Mapping[str, Any]
 ) -> None:
-    """Ask about what an object does not do yet. Raises `AccessDeniedError`, `InvalidAttributesError`."""
+    """Check the privileges that changed attributes add to an object. Raises `AccessDeniedError`, `InvalidAttributesError`."""
     parent, kind, seen = managed.parent, managed.attributes_class, managed.snapshot
     secrets = [name for name, each in declarations(kind).items() if each.is_secure and seen.record.attributes.get(name)]
     if parent is None or not (secrets or _reaches(kind)):
@@ -186,7 +186,7 @@ def check_way_back(
 ) -> None:
     """Refuse a change of attributes that the caller could not undo. Raises `LockoutError`.
 
-    `access`: what their port goes by; `port`: its id; None: by none.
+    `access`: the access policy of their port; `port`: its id; None: no port.
     """
     is_concerned = (
         (isinstance(managed, AccessControl) and managed.policy is access)
@@ -218,7 +218,7 @@ def _is_own_user(principal: Principal, managed: ManagedObject) -> bool:
 
 
 def _lost(principal: Principal, access: AccessPolicy, managed: ManagedObject, new: Attributes) -> str:
-    """Return by what the change would lock its author out; "": by nothing."""
+    """Return the reason why the change would lock the caller out; "": it would not."""
     who = principal.name[:200]
     if isinstance(managed, AccessControl) and isinstance(new, AccessControlAttributes):
         # The new rules are asked in a policy of their own, before they are in force.

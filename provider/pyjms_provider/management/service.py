@@ -1,4 +1,4 @@
-"""The one way to the model for all who manage it: finds objects, asks what is allowed, does it, and has it audited.
+"""The management service, the only way to the model for all interfaces: finds objects, checks rights, makes changes, and audits them.
 
 Two callers may change one object: each says which version they have seen, and the second gets an error instead of overwriting the
 first change. A version is that of an object's configuration, without what is measured; an object that goes from revision to
@@ -69,12 +69,12 @@ _LENGTH: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What somebody takes for granted of an object that they want changed."""
+    """The preconditions of a request on an object."""
 
     tags: frozenset[str] = frozenset()
-    """It has one of these; none: whichever it has."""
+    """Its entity tag must be one of these; empty: any."""
     is_new: bool = False
-    """There is none yet."""
+    """The object must not exist yet."""
 
 
 def read_expected(if_match: str | None, if_none_match: str | None) -> Expected:
@@ -93,9 +93,9 @@ def tag_of(managed: ManagedObject) -> str:
 
 
 def while_expected(managed: ManagedObject, expected: Expected, act: Callable[[], _T], *, above: bool = False) -> _T:
-    """Do something with an object unless it is another version than expected; nobody changes it in between.
+    """Run `act` if the object is the expected version, with no change in between.
 
-    `above`: it is done by its parent's thread, as deleting is. Raises `ChangedMeanwhileError`.
+    `above`: it runs on the parent's thread, as a deletion does. Raises `ChangedMeanwhileError`.
     """
     if not expected.tags and not expected.is_new:
         return act()
@@ -111,7 +111,7 @@ def while_expected(managed: ManagedObject, expected: Expected, act: Callable[[],
 
 
 def check_expected(managed: ManagedObject, expected: Expected) -> None:
-    """Refuse what is to be done to another version than expected. Raises `ChangedMeanwhileError`."""
+    """Refuse an object that is another version than expected. Raises `ChangedMeanwhileError`."""
     if not expected.tags and not expected.is_new:
         return
     if expected.is_new:
@@ -131,7 +131,7 @@ def check_expected(managed: ManagedObject, expected: Expected) -> None:
 _TYPED: Final = "type"
 _NAMING: Final = frozenset({"name"})
 _TOLD: Final = 10
-"""So many names are told to who names what is not there."""
+"""The most names listed in the error for a name that does not exist."""
 ANYTHING: Final = Expected()
 
 
@@ -143,14 +143,14 @@ class Caller:
     access: AccessPolicy
     peer: str = ""
     port: UUID | None = None
-    """The id of the port by which the request came; None: by none of its own."""
+    """The id of the port of the request; None: no port of its own."""
 
 
 class UserSessions(Protocol):
     """Log-ins that outlive a request."""
 
     def end_all_of(self, provider: str, user_name: str) -> None:
-        """End those of a user whom an authentication provider vouched for."""
+        """End those of a user of an authentication provider."""
         ...
 
 
@@ -166,28 +166,28 @@ class ManagementService:
         self.revocations = RevocationGuard()
         """Users whose log-ins, and connections, are being ended."""
 
-    # Looking
+    # Reading
 
     def find(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject:
         """Return the object at an address: `category`, and the names from below the broker. Raises `UnknownObjectError`.
 
-        Who may not see an object does not hear either whether there is one.
+        A caller who may not see an object is not told either whether it exists.
         """
         # Before anything is looked for: what is said of a wrong address must not depend on what is there.
         check_names(category, names)
         try:
             managed = find_by_names(self.system.broker, category, names)
         except UnknownObjectError as error:
-            # Before the text about what is there: the caller must not learn from it which names exist.
+            # Before the text about existing names: the caller must not learn from it which names exist.
             self._check_missing(caller, category, names)
             raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
         self._check(caller, Operation.OBSERVE, managed)
         return managed
 
     def _what_is_there(self, caller: Caller, category: str, names: Sequence[str]) -> str:
-        """Say what stands where the first object on the way is missing.
+        """Return a text about the names that exist where the first object of the address is missing.
 
-        "": nothing that the caller may see, who does not hear then whether there is anything, and where.
+        "": the caller may see none of them, and is not told whether and where there are any.
         """
         above: ManagedObject = self.system.broker
         for depth, (below, name) in enumerate(zip(names_needed(category), names, strict=False)):
@@ -200,9 +200,9 @@ class ManagementService:
         return ""
 
     def _check_missing(self, caller: Caller, category: str, names: Sequence[str]) -> None:
-        """Ask whether somebody could see the first object on the way that is not there.
+        """Check that the caller could see the first missing object of an address.
 
-        If not, they hear what they would if all but the last one were there. Raises `UnknownObjectError` for that one.
+        If not, raises `UnknownObjectError` for the last object of the address, as if only that one were missing.
         """
         if self._may_hear_missing(caller, category, names):
             return
@@ -211,7 +211,7 @@ class ManagementService:
         raise UnknownObjectError(f"{needed[-2]} {'/'.join(names[:-1])} has no {category} {names[-1]!r}")
 
     def _may_hear_missing(self, caller: Caller, category: str, names: Sequence[str]) -> bool:
-        """Say whether somebody could see the first object of an address, or of the beginning of one, that is not there."""
+        """Return whether the caller could see the first missing object of an address, or of the beginning of one."""
         above: ManagedObject = self.system.broker
         for below, name in zip(names_needed(category), names, strict=False):
             found = above.find_child(below, name)
@@ -221,7 +221,7 @@ class ManagementService:
         return True
 
     def find_or_none(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject | None:
-        """Return the object at an address, None if there is none there but could be."""
+        """Return the object at an address, None if there is none but one could be created."""
         check_names(category, names)
         try:
             return self.find(caller, category, names)
@@ -300,7 +300,7 @@ class ManagementService:
         return True
 
     def permitted(self, caller: Caller, managed: ManagedObject) -> tuple[Operation, ...]:
-        """Return what the caller may do with an object, so that nobody is offered what would be refused."""
+        """Return the operations that the caller may do with an object, so that interfaces offer no others."""
         target = managed.target()
         return tuple(operation for operation in Operation if self._may(caller, operation, target))
 
@@ -313,7 +313,7 @@ class ManagementService:
         given_name = attributes.get("name")
         name = given_name if isinstance(given_name, str) else ""  # the model says what is wrong with any other
         target = "/".join((category, *names, name))
-        # Made before anything is asked: an attempt that is refused is written down, too.
+        # Made before any check: a refused attempt is audited, too.
         facts = {"after": attributes, "secure": _secure(category, attributes.get(_TYPED), attributes)}
         try:
             parent = self._parent(category, names)
@@ -326,7 +326,7 @@ class ManagementService:
             raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
 
         def create() -> ManagedObject:
-            # On the thread that makes the change: nobody alters the rules between the question and the deed.
+            # On the thread that makes the change: the rules cannot change between the check and the change.
             check_new_privileges(caller.principal, caller.access, parent, category, attributes)
             return parent.create_child(category, attributes, by=caller.principal.name)
 
@@ -350,7 +350,7 @@ class ManagementService:
     ) -> None:
         """Change attributes; null: the default again. Raises `ChangedMeanwhileError` if it is not what was expected.
 
-        `force`: also if the caller could not undo it; else that is a `LockoutError`.
+        `force`: even if the caller could not undo it; otherwise that raises `LockoutError`.
         """
 
         def change() -> None:
@@ -445,7 +445,7 @@ class ManagementService:
         arguments: Mapping[str, Any],
         expected: Expected = ANYTHING,
     ) -> Job:
-        """Start a long operation; the caller may look at the job, and end it. Raises as `invoke`."""
+        """Start a long operation; the caller may read the job, and stop it. Raises as `invoke`."""
         declared = self.operation(managed, name)
         facts = {"operation": name, "after": arguments, "secure": _secure_arguments(declared, arguments)}
         is_noted = declared.changes
@@ -469,18 +469,18 @@ class ManagementService:
         return describe(managed, fields, actual=actual)
 
     def job(self, caller: Caller, job_id: str, *, end: bool = False) -> Job:
-        """Return a job of the caller's; `end`: have it end half way. Raises `UnknownJobError`."""
+        """Return a job of the caller's; `end`: stop it half way. Raises `UnknownJobError`."""
         job = self.jobs.get(job_id)
         if not job.is_of(caller.principal):
             raise UnknownJobError(f"there is no job {job_id[:40]!r} of yours")
         return self.jobs.end(job_id) if end else job
 
-    # Who may, and who did
+    # Rights and audit
 
     def note_login(
         self, principal: Principal | None, user_name: str, peer: str, action: AuditAction, result: AuditResult
     ) -> None:
-        """Have it audited that an operator came, was refused, or went; refusals at speed are counted."""
+        """Audit the log-in or log-out of an operator, or a refusal; frequent refusals are counted."""
         record = AuditRecord(action=action, who=principal, target=user_name, result=result, peer=peer)
         # An operator's log-in and log-out are written each. Refusals can be
         # caused by anybody, so they are counted (decision 0160).
@@ -490,7 +490,7 @@ class ManagementService:
             self._audit.write(record)
 
     def note_client(self, principal: Principal | None, user_name: str, peer: str, port: str, reason: str = "") -> None:
-        """Have it audited that a client logged in at a port, or was refused (None), and why; those at speed are counted."""
+        """Audit a client's log-in at a port, or (`principal` None) its refusal, and why; frequent ones are counted."""
         result = AuditResult.REFUSED if principal is None else AuditResult.DONE
         facts = {"port": port}
         if principal is not None and principal.unchecked_login is not None:
@@ -508,7 +508,7 @@ class ManagementService:
         )
 
     def add_sessions(self, sessions: UserSessions) -> None:
-        """Have these log-ins end with their users, as long as somebody holds them."""
+        """Register log-ins that end with their users; only a weak reference is kept."""
         self._sessions.add(sessions)
 
     def end_sessions(self, provider: str, user_name: str) -> None:
@@ -537,9 +537,9 @@ class ManagementService:
     def _check_new(
         self, caller: Caller, parent: ManagedObject, category: str, name: str, given: Collection[str] = ()
     ) -> None:
-        """Ask whether somebody may create an object of that name: what rules say of the object itself counts.
+        """Check that the caller may create an object of that name: the rules for the object itself count.
 
-        `given`: its attributes. The right to create destinations is given to clients, for first use; that has no attributes.
+        `given`: its attributes. Clients have the right to create destinations at first use, which sets no attributes.
         """
         target = target_of(parent, category, name)
         caller.access.check(caller.principal, Operation.CREATE, target)
@@ -549,7 +549,7 @@ class ManagementService:
     def _check_operation(
         self, caller: Caller, declared: OperationDeclaration, managed: ManagedObject, arguments: Mapping[str, Any]
     ) -> None:
-        """Ask whether somebody may do that with the object, and write to what the arguments name beside it."""
+        """Check that the caller may run the operation on the object, and write to the objects that the arguments name."""
         self._check(caller, declared.needs, managed)
         # An argument may name a destination that the operation writes to, as
         # that of a move: the caller needs the right to send there.
@@ -574,7 +574,7 @@ class ManagementService:
         act: Callable[[], _T],
         **facts: Any,
     ) -> _T:
-        """Do something, and write down who did it, or tried to, and what became of it."""
+        """Check and make a change, and audit the attempt with its result."""
         with self._noting(caller, action, target, **facts) as note:
             check()
             done = act()
@@ -585,7 +585,7 @@ class ManagementService:
     def _noting(
         self, caller: Caller, action: AuditAction, target: str, **facts: Any
     ) -> Iterator[Callable[[AuditResult], None]]:
-        """Write down who tried something in vain; yields what writes down any result."""
+        """Audit a failed attempt; yields a function that audits any result."""
 
         def note(result: AuditResult, reason: str = "") -> None:
             self._audit.write(
@@ -614,7 +614,7 @@ class ManagementService:
             raise
 
     def close(self) -> None:
-        """End what still runs."""
+        """End all running jobs."""
         self.jobs.close()
         self._logins.close()
 
@@ -624,7 +624,7 @@ def _address(managed: ManagedObject) -> str:
 
 
 def _secure(category: str, type_name: object, given: Collection[str]) -> frozenset[str]:
-    """Return the attributes whose values nobody writes down: secrets, and what there is not, which may be a secret misspelt."""
+    """Return the attributes whose values are not audited: secrets, and undeclared ones, which may be misspelt secrets."""
     try:
         _, kind = tree.class_of(category, None if type_name is None else str(type_name))
     except ProviderError:
@@ -635,6 +635,6 @@ def _secure(category: str, type_name: object, given: Collection[str]) -> frozens
 
 
 def _secure_arguments(declared: OperationDeclaration, given: Collection[str]) -> frozenset[str]:
-    """The same of the arguments of an operation: what messages hold is nobody's business but their readers'."""
+    """Return the arguments of an operation whose values are not audited, as they are the contents of messages."""
     known = declared.parameters.get("properties", {})
     return frozenset(name for name in given if name not in known or known[name].get(KEPT_QUIET))

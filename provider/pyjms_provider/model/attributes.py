@@ -1,8 +1,8 @@
-"""Attributes: declared once, on a class of each category, and read from there by all that show or set them.
+"""Attributes, declared once per category on a class; all code that shows or sets them reads the declarations there.
 
 An object has its *actual* attributes, as they were given, which may hold variables, and its *effective* ones: an instance of
-the category's `Attributes`, with defaults, variables replaced, and values converted. What pydantic says is wrong with them
-is reported as `InvalidAttributesError`.
+the category's `Attributes`, with defaults, variables replaced, and values converted. Errors of pydantic's validation are
+reported as `InvalidAttributesError`.
 
 A context variable, ``${foo}``, stands for a value from the object, its ancestors, or the process, and may use other variables;
 ``$${`` stands for ``${`` itself. `managed.ManagedObject.variable` looks values up; this module reads texts.
@@ -49,7 +49,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "pyjms.alert.message_bytes": "0",
     "pyjms.alert.repeat_gap_ms": "600000",
 }
-"""What variables are that nobody has given a value: the folder for everything that a broker keeps; no alerts."""
+"""The values of variables without a value of their own: the folder for all files of a broker; no alerts."""
 
 _BEGIN: Final = "${"
 _END: Final = "}"
@@ -65,7 +65,7 @@ def process_variable(name: str, environment: Mapping[str, str] = os.environ) -> 
 
 
 class Effort:
-    """How much replacing one object may take: a few variables of two others each would take longer than anybody lives."""
+    """Limits the work of resolving one object: a few dozen variables, each of two others, would take exponential time."""
 
     def __init__(self) -> None:
         self._lookups = 0
@@ -82,7 +82,7 @@ class Effort:
 
 
 def interpolate(text: str, lookup: Lookup, effort: Effort | None = None) -> str:
-    """Return `text` with its variables replaced; `effort`: what goes for several texts together.
+    """Return `text` with its variables replaced; `effort`: the limit, shared by several texts.
 
     Raises `UnknownVariableError`, `CyclicVariableError` (which names the cycle), `LongVariableError`, `BadVariableError`.
     """
@@ -90,7 +90,7 @@ def interpolate(text: str, lookup: Lookup, effort: Effort | None = None) -> str:
 
 
 def interpolate_all(value: Any, lookup: Lookup, effort: Effort | None = None) -> Any:
-    """Do the same with every text within lists and maps. Raises the same."""
+    """Replace the variables in every text within lists and maps. Raises as `interpolate`."""
     # One count for all texts of the object, so that many attributes together cannot exceed the limit either.
     effort = effort or Effort()
     if isinstance(value, str):
@@ -103,7 +103,7 @@ def interpolate_all(value: Any, lookup: Lookup, effort: Effort | None = None) ->
 
 
 def refers_only(text: str) -> bool:
-    """Return whether `text` is one variable and nothing else, so that it tells no secret itself."""
+    """Return whether `text` is one variable and nothing else, so that it contains no secret itself."""
     return text.startswith(_BEGIN) and text.find(_END) == len(text) - 1 and text.count(_BEGIN) == 1
 
 
@@ -148,7 +148,7 @@ MASK: Final = "********"
 """Shown in place of a secret; given as a value, it leaves the secret as it is."""
 
 Secret = SecretStr
-"""The type of attributes that hold passwords and private keys; its text is had by `get_secret_value` alone."""
+"""The type of attributes that hold passwords and private keys; only `get_secret_value` returns the text."""
 
 _MUTABLE, _SECURE, _UNIT, _REFERS = "x-mutable", "x-secure", "x-unit", "x-refers-to"
 
@@ -166,7 +166,7 @@ ByteCount = Annotated[int, BeforeValidator(_read_bytes)]
 """A number of bytes, which may be written with a unit: ``200MB``, ``1GiB``."""
 _CONTROL: Final = r"\x00-\x1f\x7f"
 Reached = tuple[Operation, TargetKind, str]
-"""What is done to which destination of the same virtual host."""
+"""An operation on a destination of the same virtual host."""
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=rf"^[^{_CONTROL}]+$")]
 """A name of an object: any text on one line."""
 
@@ -183,8 +183,8 @@ def attribute(
 ) -> Any:
     """Declare an attribute; its type is the annotation of the field.
 
-    `default`: may hold variables, whatever the type; without one the attribute is mandatory. `mutable` False: it is set
-    when the object is created, and stays. `secure`: nobody sees it, and it is stored encrypted; its type is `Secret`.
+    `default`: of any type, may hold variables; without one the attribute is mandatory. `mutable` False: it is set
+    when the object is created, and stays. `secure`: it is never shown, and stored encrypted; its type is `Secret`.
     `refers_to`: the category whose objects it names, which stand beside this object or beside one above it.
     `constraints`: as pydantic's `Field` has them (`ge`, `le`, `min_length`, `pattern`, …).
     """
@@ -197,7 +197,7 @@ def attribute(
 
 
 class Attributes(BaseModel):
-    """The effective attributes of an object, and, as a class, their declaration. What every category has stands here."""
+    """The effective attributes of an object, and, as a class, their declaration. The fields here are those of every category."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -208,31 +208,31 @@ class Attributes(BaseModel):
     context: dict[str, str] = attribute("Variables for this object and those below it.", default={}, max_length=1_000)
 
     def reaches(self) -> Iterator[Reached]:
-        """Yield what the object does to other destinations of its host: who chooses that must be allowed to do it themselves."""
+        """Yield the object's operations on other destinations of its host: a user who configures them needs the right to them."""
         yield from ()
 
     def places(self) -> Iterator[str]:
-        """Yield where its secrets are shown, if it has any: who sends them elsewhere must know them."""
+        """Yield the places to which its secrets are sent, if it has any: a user who changes them must know the secrets."""
         for name in ("url", "store_url"):
             if name in type(self).model_fields:
                 yield str(getattr(self, name))
 
 
 class ImmutableModel(BaseModel):
-    """A structured value of attributes, arguments and results: it never changes, and has no other fields than are declared."""
+    """An immutable structured value of attributes, arguments and results, with declared fields only."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeDeclaration:
-    """What there is to know of an attribute, for those who show it or ask for it."""
+    """The declaration of an attribute, for code that shows it or asks for it."""
 
     name: str
     description: str
     is_mandatory: bool
     default: Any
-    """As declared, variables and all; None for a mandatory one."""
+    """As declared, with its variables; None for a mandatory attribute."""
     is_mutable: bool
     is_secure: bool
     unit: str | None
@@ -291,7 +291,7 @@ def resolve(
 ) -> Attributes:
     """Return the effective attributes: defaults filled in, variables replaced, values converted.
 
-    `where` names the object in errors. Raises `InvalidAttributesError`, which tells of all that are wrong.
+    `where` names the object in errors. Raises `InvalidAttributesError`, which lists all wrong attributes.
     """
     problems = [_unknown(name, kind) for name in actual if name not in kind.model_fields]
     # Defaults without variables are the same for all objects, and most attributes have them.
@@ -315,7 +315,7 @@ def resolve(
             problems.append(Problem(name=name, text="should be a number, and true and false are none"))
             continue
         values[name] = value
-    # Also of variables that nothing uses yet: the first object below that uses one could not be opened.
+    # Cycles of unused variables too: the first object below that uses one could not be opened.
     problems += _cycles(actual.get("context"), lookup, effort)
     unresolved = {problem.name for problem in problems}
     try:
@@ -330,7 +330,7 @@ def resolve(
 
 
 def _cycles(context: Any, lookup: Callable[[str], str | None], effort: Effort) -> list[Problem]:
-    """Return what is wrong with variables that lead back to themselves, or too far, whether or not anybody uses them yet."""
+    """Return the problems of variables that form a cycle or expand too far, even if nothing uses them yet."""
     found: list[Problem] = []
     for name, text in context.items() if isinstance(context, Mapping) else ():
         if isinstance(text, str) and "${" in text:
@@ -348,7 +348,7 @@ def _cycles(context: Any, lookup: Callable[[str], str | None], effort: Effort) -
 
 @cache
 def _plain_defaults(kind: type[Attributes]) -> Mapping[str, Any]:
-    """Return the defaults that are the same everywhere, as no variable is in them."""
+    """Return the defaults that are the same for all objects, as they hold no variables."""
     return {
         name: field.default
         for name, field in kind.model_fields.items()
@@ -363,7 +363,7 @@ def _unknown(name: str, kind: type[Attributes]) -> Problem:
 
 
 def _from_text(field: FieldInfo, value: Any) -> Any:
-    """Read a list, a map or a structured value that came as text, as variables are text."""
+    """Parse a list, a map or a structured value that is given as text, as the values of variables are."""
     if not isinstance(value, str) or value[:1] not in {"[", "{"} or _takes_text(field):
         return value
     try:
@@ -378,7 +378,7 @@ def _takes_text(field: FieldInfo) -> bool:
 
 
 def _is_no_number(field: FieldInfo, value: Any) -> bool:
-    """Whether a truth value is given for a number: true would count as 1, the port with that number or a queue of one message."""
+    """Return whether a truth value is given for a number: true would count as 1, the port with that number or a queue of one message."""
     if not isinstance(value, bool) or field.annotation is bool:
         return False
     # A field that takes true only where it is lax would make a number of it.
@@ -395,7 +395,7 @@ def _takes(field: FieldInfo, value: Any, *, strict: bool) -> bool:
 
 
 def problems_of(error: ValidationError) -> tuple[Problem, ...]:
-    """Return what pydantic found, in words that quote no value."""
+    """Return pydantic's errors as problems, in texts that quote no value."""
     return tuple(
         Problem(
             name=".".join(map(str, found["loc"])),
@@ -418,7 +418,7 @@ def _sentence(kind: str, message: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: enumerations by their values, secrets masked."""
+    """Return a value as JSON: enumerations by their values, secrets masked."""
     if isinstance(value, SecretStr):
         return MASK
     if isinstance(value, BaseModel):
@@ -438,9 +438,9 @@ def plain(value: Any) -> Any:
 
 
 def mask(kind: type[Attributes], actual: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return actual attributes as anybody may see them: those of `names`, None: all; secrets masked.
+    """Return actual attributes with secrets masked; `names`: only these, None: all.
 
-    So is what nobody has declared: a secret that is misspelt, or one of an object whose type is, or is not installed.
+    Undeclared attributes are masked, too: one may be a misspelt secret, or belong to a type that is misspelt or not installed.
     """
     known = declarations(kind)
     return {
@@ -452,10 +452,10 @@ def mask(kind: type[Attributes], actual: Mapping[str, Any], names: Sequence[str]
 
 
 _IN_QUERY: Final = re.compile(r"[?&]\w*(?:password|passwd|passcode|pwd|secret)=[^&]", re.IGNORECASE)
-"""As ``sslpassword`` of PostgreSQL, too, which opens the client's key."""
+"""Includes ``sslpassword`` of PostgreSQL, which opens the client's key."""
 _USER: Final = re.compile(r"^([A-Za-z0-9+.\-]+://[^/@:]*)(?::([^/@]*))?@")
 _WITH_SLASHES: Final = re.compile(r"^[A-Za-z0-9+.\-]+://[^/@:\[]*:(?!\d*/)[^@]*@")
-"""SQLAlchemy takes all to the next @ for the password, slashes too; behind a number it is a path with an @."""
+"""SQLAlchemy takes everything up to the next @ for the password, slashes too; after a number it is a path with an @."""
 
 
 def has_password(url: str) -> bool:

@@ -1,7 +1,7 @@
 """The top of the tree: `SystemConfig`, which has the store, the time and the services, and `Broker` below it.
 
 A ``vm://`` broker that runs in this process gets the same tree on demand, from `manage`, so that ``vm://`` stays light.
-Nothing of that tree is kept, save what the broker's own store keeps: queues and their policies.
+Nothing of that tree is stored, except what the broker's own store has: queues and their policies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PROC: Final = Path("/proc/self")
 
 
 def free_bytes(place: Path) -> int | None:
-    """Return how much room is left on the disk of a folder, which may not be there yet; None: the system does not tell."""
+    """Return the free bytes on the disk of a folder, which may not exist yet; None: unknown on this system."""
     whole = place.resolve()
     # A folder that is not made yet will be on the disk of its nearest parent.
     there = next((each for each in (whole, *whole.parents) if each.exists()), whole)
@@ -55,7 +55,7 @@ def free_bytes(place: Path) -> int | None:
 
 
 def resident_bytes() -> int | None:
-    """Return how much memory the process takes; None: the system does not tell."""
+    """Return the resident memory of the process in bytes; None: unknown on this system."""
     try:
         # Linux only: the second number of /proc/self/statm is the resident set, in pages (proc(5)).
         pages = (_PROC / "statm").read_text(encoding="ascii").split()[1]
@@ -65,7 +65,7 @@ def resident_bytes() -> int | None:
 
 
 def open_file_count() -> int | None:
-    """Return how many files and connections the process has open; None: the system does not tell."""
+    """Return the number of files and connections that the process has open; None: unknown on this system."""
     try:
         return len(os.listdir(_PROC / "fd"))  # noqa: PTH208 -- one call, whatever their number
     except OSError:
@@ -73,7 +73,7 @@ def open_file_count() -> int | None:
 
 
 def open_file_limit() -> int | None:
-    """Return how many it may have; None: any number, or the system does not tell."""
+    """Return the process's limit of open files; None: unlimited, or unknown on this system."""
     try:
         # Imported here: the module exists on Unix only.
         import resource
@@ -84,7 +84,7 @@ def open_file_limit() -> int | None:
 
 
 class BrokerAttributes(Attributes):
-    """What can be chosen for the broker."""
+    """The attributes of the broker."""
 
     login_notice: str | None = attribute(
         "Shown to everybody who is about to log in, as an operator.", default=None, max_length=2000
@@ -105,7 +105,7 @@ class Broker(Startable):
         self._opened_ms = self.clock.monotonic_ms()
 
     def delete(self, *, by: str = "") -> None:
-        """Refuse it: the process would go on without a port, and nobody could undo it."""
+        """Refuse: the process would run on without a port, and no operator could undo it."""
         raise NotChangeableError(f"{self.path} cannot be deleted; end its process, or delete what it holds one by one")
 
     @statistic("How long it has been open.", unit="ms", kind=StatisticKind.COUNTER)
@@ -127,22 +127,22 @@ class Broker(Startable):
 
     @statistic("Memory of its process that is in use.", unit="bytes")
     def memory_bytes(self) -> int | None:
-        """How much of the machine's memory its process takes; None: this system does not tell."""
+        """The resident memory of its process, in bytes; None: unknown on this system."""
         return resident_bytes()
 
     @statistic("Files and connections that its process has open.", unit="files")
     def open_files(self) -> int | None:
-        """How many there are; None: this system does not tell."""
+        """The number of open files and connections; None: unknown on this system."""
         return open_file_count()
 
     @statistic("How many files and connections its process may have open.", unit="files")
     def open_files_max(self) -> int | None:
-        """How many there may be; None: as many as it likes, or this system does not tell."""
+        """The limit of open files; None: unlimited, or unknown on this system."""
         return open_file_limit()
 
     @statistic("Room that is left on the disk of its working directory.", unit="bytes")
     def disk_free_bytes(self) -> int | None:
-        """How much is left; None: this system does not tell."""
+        """The free bytes on its disk; None: unknown on this system."""
         return free_bytes(Path(self.variable("pyjms.work_dir") or os.curdir))
 
     def facts(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ _ID = ObjectId(uuid5(NAMESPACE_URL, "pyjms:system_config"))
 
 
 class SystemConfig(ManagingObject):
-    """Made by `open`, in code, from what the command line or the application says; its context is the system context."""
+    """The root of the tree, made by `opened` from the settings of the command line or the application; its context is the system context."""
 
     category = "system_config"
 
@@ -167,9 +167,9 @@ class SystemConfig(ManagingObject):
         services: Services | None = None,
         adopted: EmbeddedBroker | None = None,
     ) -> None:
-        """`store` None: nothing is kept; `secrets`: encrypts what is secret in it; `clock` None: the system's.
+        """`store` None: nothing is stored; `secrets`: encrypts secret attributes in the store; `clock` None: the system's.
 
-        `adopted`: a broker that runs already, and that the virtual host of its name is to be.
+        `adopted`: a running broker, which becomes the virtual host of its name.
         """
         attributes = {"name": "system", "context": dict(context or {}), "durable": False}
         super().__init__(None, ObjectRecord(id=_ID, category=self.category, parent=None, attributes=attributes))
@@ -184,10 +184,10 @@ class SystemConfig(ManagingObject):
     def opened(
         cls, store: ConfigurationStore | None = None, *, broker: Mapping[str, Any] | None = None, **choices: Any
     ) -> Self:
-        """Make it, recover what the store keeps, and make a Broker if there is none, with the attributes `broker`.
+        """Make the system configuration, recover the objects in its store, and create a Broker if there is none.
 
-        `choices`: as for the class. Raises `StoreError` when the store cannot be opened; what is wrong with single objects
-        is told by them: they are ERRORED.
+        `broker`: the attributes of a new Broker; `choices`: as for the class. Raises `StoreError` when the store cannot be
+        opened; single objects that cannot be opened are ERRORED instead.
         """
         # Also after Ctrl-C: the store would stay held otherwise.
         with ExitStack() as undo:
@@ -238,7 +238,7 @@ class SystemConfig(ManagingObject):
         return found
 
     def close(self) -> None:
-        """End the broker and all below it, and its configuration thread. May be repeated."""
+        """Close the broker and all below it, and end the configuration thread. May be repeated."""
         try:
             if self.state is not State.CLOSED:
                 super().close()
@@ -259,7 +259,7 @@ def manage(broker: str, *, context: Mapping[str, str] | None = None) -> SystemCo
         system = undo.enter_context(
             closing(SystemConfig.opened(clock=running.clock, context=context, broker={"name": broker}, adopted=running))
         )
-        # In memory: the tree of a vm:// broker lives as long as somebody looks at it.
+        # In memory: the tree of a vm:// broker need not outlive the call of `close`.
         node = system.broker.create_child("virtual_host_node", {"name": broker, "type": "memory"})
         node.create_child("virtual_host", {"name": broker})
         undo.pop_all()

@@ -1,4 +1,4 @@
-"""Judging a configuration without running it: what is wrong with which object, all of it at once.
+"""Validation of a configuration without running it; all problems are reported together.
 
 Objects are made and validated as they would be when the broker starts, down to virtual hosts whose node keeps them in a
 JSON file; but no port is opened, no message store and no database, and nothing is written.
@@ -32,36 +32,36 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 _HARMLESS: Final = frozenset({"key_store", "trust_store", "authentication_provider", "access_control"})
-"""What only reads files when it is opened."""
+"""Categories whose opening only reads files."""
 _STORED: Final = {"virtual_host": "store_url", "virtual_host_node": "url"}
-"""What has a store, and which attribute names it."""
+"""The categories with a store, and the attribute that names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong."""
+    """One problem of a configuration."""
 
     source: str
-    """Where the object stands: ``broker.toml, line 12``."""
+    """The object's place in the configuration: ``broker.toml, line 12``."""
     path: str
-    """Which object: ``port stomp``."""
+    """The object: ``port stomp``."""
     attribute: str
-    """Which attribute of it; empty: the object as a whole."""
+    """Its attribute; empty: the object as a whole."""
     text: str
-    """What is wrong, and what to do."""
+    """The problem, and its remedy."""
 
 
 def check_configuration(
     records: Sequence[ObjectRecord], context: Mapping[str, str], secrets: SecretBox | None = None
 ) -> list[Finding]:
-    """Return what is wrong with what a configuration store keeps.
+    """Return the problems of the records of a configuration store.
 
-    `context`: the variables of the system; `secrets`: what opens encrypted attributes, None: there is no key.
+    `context`: the variables of the system; `secrets`: decrypts secret attributes, None: there is no key.
     """
     system = SystemConfig(context=context)
     check = _Check(secrets)
     try:
-        # Only this phase: opening the root would hold the store, and start what is checked here.
+        # Only this phase: opening the root would lock the store, and start the objects that are only checked here.
         system._resolve()
         check.whole(system, records)
     finally:
@@ -70,9 +70,9 @@ def check_configuration(
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether who listens at one address cannot listen at the other with the same number. Names are not looked up."""
+    """Return whether two addresses overlap, so that both cannot use one port number. Host names are not resolved."""
     try:
-        # Addresses only: a look-up of names could take long, and tell something else on another machine.
+        # Addresses only: resolving names could take long, and may differ on another machine.
         first, second = ip_address(one), ip_address(other)
     except ValueError:
         return one == other
@@ -80,7 +80,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _check_store(managed: ConfiguredObject) -> None:
-    """See whether there is a kind of store for what an object names. Raises `InvalidAttributesError`."""
+    """Check that a store of the kind that the object names is installed. Raises `InvalidAttributesError`."""
     name = _STORED[managed.category]
     url = getattr(managed.attributes, name, None)
     if url is None:
@@ -92,23 +92,23 @@ def _check_store(managed: ConfiguredObject) -> None:
 
 
 class _Check:
-    """Walks down the tree, and notes what is wrong."""
+    """Walks down the tree, and collects the problems."""
 
     def __init__(self, secrets: SecretBox | None) -> None:
         self._secrets = secrets
         self._numbers: list[tuple[str, int, str]] = []
-        """Of the ports until now: host, number, path."""
+        """Host, number and path of the ports checked so far."""
         self.findings: list[Finding] = []
 
     def whole(self, above: ConfiguredObject, records: Sequence[ObjectRecord]) -> None:
-        """Look at all that one store keeps."""
+        """Check all records of one store."""
         for record, problem in find_same_ids(records):
             path = f"{record.category} {record.name}"
             self.findings.append(Finding(source=record.source, path=path, attribute="", text=problem))
         self.below(above, [each for each in records if each.parent is None], records)
 
     def below(self, above: ConfiguredObject, tops: Sequence[ObjectRecord], records: Sequence[ObjectRecord]) -> None:
-        """Look at the objects `tops` below one, and at all below them."""
+        """Check the objects `tops` below `above`, and all below them."""
         for record in sorted(tops, key=lambda each: tree.opening_order(each.category)):
             managed = self._look(above, record)
             if managed is not None:
@@ -139,7 +139,7 @@ class _Check:
         return managed
 
     def _revealed(self, record: ObjectRecord, path: str) -> ObjectRecord:
-        """Return a record with its secrets in clear, without those that cannot be read."""
+        """Return a record with its secrets decrypted, without those that cannot be decrypted."""
         sealed = [
             name
             for name, value in record.attributes.items()
@@ -158,7 +158,7 @@ class _Check:
         return replace(record, attributes=rest)
 
     def _judge_queue(self, above: ConfiguredObject, record: ObjectRecord, path: str) -> None:
-        """Look at a queue, which its virtual host makes."""
+        """Check a queue, as its virtual host would create it."""
         own = record.attributes.get("context")
         # A queue sees only contexts, as when its virtual host makes it; the environment is not open to it.
         known = {"this:name": record.name, **(own if isinstance(own, Mapping) else {})}
@@ -186,7 +186,7 @@ class _Check:
             self._note(record, path, error)
 
     def _judge_number(self, port: Port) -> None:
-        """See whether a port's number is that of one before it. Raises `InvalidAttributesError`."""
+        """Refuse a port's number that an earlier port has. Raises `InvalidAttributesError`."""
         found = port.attributes
         assert isinstance(found, PortAttributes)
         # 0 lets the system choose, so two of them do not collide.
@@ -201,7 +201,7 @@ class _Check:
     def _resolved(
         self, kind: type[ConfiguredObject], above: ConfiguredObject, record: ObjectRecord
     ) -> ConfiguredObject:
-        """Return the object; without the attributes that are wrong, so that the others are judged too."""
+        """Return the object without its wrong attributes, so that the other ones are checked too."""
         managed = kind(above, record)
         try:
             managed._run_phase(Phase.RESOLVE)
@@ -216,7 +216,7 @@ class _Check:
         return managed
 
     def _follow(self, managed: ConfiguredObject) -> None:
-        """Look at what a node keeps in a file of its own."""
+        """Check the records in a node's own file."""
         if not isinstance(managed, JsonNode) or managed.snapshot.attributes is None:
             # The file is made at the first start.
             return

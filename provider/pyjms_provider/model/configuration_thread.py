@@ -1,8 +1,8 @@
 """The configuration thread of a broker, or of a virtual host: every change below it is made there, so none needs a lock.
 
-Calls from the thread itself run at once; others wait for their turn, with a way out: a time limit, and the end of the thread.
-A configuration thread that waits for another one meanwhile runs what configuration threads ask of it, so that two that call
-each other never wait for ever. Such a call sees the object as it is published, in the middle of the other change.
+Calls from the thread itself run at once; others wait for their turn, until a time limit or the end of the thread.
+While a configuration thread waits for another one, it runs the calls that configuration threads make to it, so that two that
+call each other cannot deadlock. Such a call sees the object as it is published, in the middle of the other change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE_MS: Final = 60_000
 
 
 class Call(Future[_T]):
-    """A call that a configuration thread makes when its turn has come."""
+    """A call that is queued for a configuration thread."""
 
     def __init__(self, job: Callable[[], _T], *, is_crossing: bool) -> None:
         super().__init__()
@@ -36,19 +36,19 @@ class Call(Future[_T]):
         self._is_begun = False
 
     def run(self) -> None:
-        """Make the call, unless it was withdrawn. What it raises is its caller's."""
+        """Run the call, unless it was withdrawn. Its error goes to its caller."""
         if not self._begin():
             return
         try:
             result = self._job()
-        # SystemExit too: it would end the configuration thread, and every later call would wait in vain.
+        # SystemExit too: it would end the configuration thread, and every later call would wait for ever.
         except (Exception, SystemExit) as error:
             self.set_exception(error)
         else:
             self.set_result(result)
 
     def withdraw(self, error: BaseException) -> bool:
-        """Have the call fail with `error`; return False if it was begun already."""
+        """Fail the call with `error`; return False if it has begun already."""
         if not self._begin():
             return False
         self.set_exception(error)
@@ -81,17 +81,17 @@ class ConfigurationThread:
         return self._thread is current_thread()
 
     def call(self, job: Callable[[], _T], *, however_long: bool = False) -> _T:
-        """Run `job` on this thread, wait for it, and return its result or raise what it raised.
+        """Run `job` on this thread, wait for it, and return its result or raise its error.
 
-        `however_long`: wait without a time limit, as opening a large store takes what it takes. Raises `ClosedError` when
-        the thread has ended; `ConfigurationTimeoutError` when it did not come to the job in time; `ResourceError` as `submit`.
+        `however_long`: wait without a time limit, as opening a large store may take long. Raises `ClosedError` when
+        the thread has ended; `ConfigurationTimeoutError` when the job did not begin in time; `ResourceError` as `submit`.
         """
         return job() if self.is_current else self.wait_for(self.submit(job), however_long=however_long)
 
     def submit(self, job: Callable[[], _T]) -> Call[_T]:
-        """Have `job` run on this thread after what was submitted before, without waiting.
+        """Queue `job` after the jobs submitted before, without waiting.
 
-        Raises `ClosedError`, and `ResourceError` if the system has no thread to give: then nothing is changed, and the next call tries again.
+        Raises `ClosedError`, and `ResourceError` if no thread can be started: then nothing is changed, and the next call tries again.
         """
         call = Call(job, is_crossing=_running() is not None)
         with self._lock:
@@ -120,9 +120,9 @@ class ConfigurationThread:
             ) from error
 
     def wait_for(self, call: Call[_T], *, however_long: bool = False) -> _T:
-        """Wait for what was submitted, and return its result. Raises as `call`."""
+        """Wait for a submitted call, and return its result. Raises as `call`."""
         own = _running()
-        # The thread's own signal: a call that crosses wakes it as well, not only the end of the call that it waits for.
+        # The thread's own signal: a crossing call wakes it as well, not only the end of the call that it waits for.
         signal = Signal() if own is None else own._signal  # noqa: SLF001 - of the same class
         call.add_done_callback(lambda _: signal.set())
         until_ms = None if however_long else self._clock.monotonic_ms() + self._patience_ms
@@ -176,7 +176,7 @@ class ConfigurationThread:
         try:
             while (call := self._next()) is not None:
                 call.run()
-                # The call refers to what it was about, and the next one may come much later.
+                # The call holds references to its objects, and the next call may come much later.
                 del call
         finally:
             _threads.pop(current_thread(), None)

@@ -3,8 +3,8 @@
 *Threads.* Every change is made by the configuration thread of the nearest ancestor that has one; the public methods see to
 that, and what they changed is published by one assignment.
 
-*Creation* and *recovery* run the phases `CREATION` and `RECOVERY`. An object whose creation fails in any phase never was there; one
-whose recovery fails is ERRORED and tells why, and the rest goes on.
+*Creation* and *recovery* run the phases `CREATION` and `RECOVERY`. An object whose creation fails in any phase leaves no trace; one
+whose recovery fails is ERRORED with the reason, and the other objects are opened.
 
 *Subclasses* name their category and their attributes, and fill in the hooks, which run on the configuration thread:
 `_validate`, `_on_create`, `_on_open`, `_on_change`, `_on_stop`, `_on_delete`.
@@ -65,7 +65,7 @@ class ConfiguredObject(ManagedObject):
     """An object that was created by its parent, and lives until it is deleted, or its broker ends."""
 
     _failure_level = logging.ERROR
-    """How the log tells that it could not be opened."""
+    """The log level of a failed opening."""
 
     @property
     def _above(self) -> ConfiguredObject:
@@ -80,12 +80,12 @@ class ConfiguredObject(ManagedObject):
 
     @property
     def keeps_for_good(self) -> bool:
-        """Whether what it keeps for those below it, if anything, outlives the process."""
+        """Whether its store for the objects below it, if it has one, outlives the process."""
         return True
 
     @property
     def services(self) -> Services:
-        """What the rest of the broker lends the model."""
+        """The services that the rest of the broker provides to the model."""
         return self._above.services
 
     def _below(self) -> list[ConfiguredObject]:
@@ -120,14 +120,14 @@ class ConfiguredObject(ManagedObject):
         if self.state not in _GONE:
             self._in_thread(lambda: self._end(Event.CLOSE))
 
-    # What the categories' own rules say
+    # Errors of the categories' own rules
 
     def _wrong(self, name: str, text: str) -> InvalidAttributesError:
-        """Return what says that an attribute will not do; '': that they do not go together."""
+        """Return the error for a wrong attribute; `name` '': for attributes that contradict each other."""
         return InvalidAttributesError(self.path, (Problem(name=name, text=text),))
 
     def _check_shown(self, name: str, url: str, password_name: str) -> None:
-        """Refuse a URL with a password, as everybody sees it: that is an attribute of its own. Raises `InvalidAttributesError`."""
+        """Refuse a URL that contains a password, as URLs are shown: it belongs into the attribute `password_name`. Raises `InvalidAttributesError`."""
         if has_password(url):
             raise self._wrong(name, f"holds a password, which would be seen; give it as {password_name}")
 
@@ -137,19 +137,19 @@ class ConfiguredObject(ManagedObject):
         """Check the category's own rules; `old` None: it is being opened. Raises `InvalidAttributesError`."""
 
     def _on_create(self) -> None:
-        """Do what happens once. What it raises is undone by `_on_delete`."""
+        """Do the work of creation. If it raises, `_on_delete` undoes it."""
 
     def _on_open(self) -> None:
-        """Begin to work. Who raises leaves nothing behind."""
+        """Begin to work. An implementation that raises must leave nothing behind."""
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
-        """Obey changed attributes while ACTIVE; called with the two exchanged when the change cannot be kept."""
+        """Apply changed attributes while ACTIVE; called with the two exchanged when the change cannot be stored."""
 
     def _on_stop(self) -> None:
-        """End what `_on_open` began: it is stopped, closed or deleted."""
+        """End the work that `_on_open` began, as the object is stopped, closed or deleted."""
 
     def _on_delete(self) -> None:
-        """Undo what `_on_create` did: it is deleted for good."""
+        """Undo the work of `_on_create`, as the object is deleted for good."""
 
     def _check_deletable(self) -> None:
         """Refuse to be deleted while in use. Raises `ObjectInUseError`."""
@@ -195,19 +195,19 @@ class ConfiguredObject(ManagedObject):
         self.tell(self._above, lambda listener: listener.child_added(self._above, self))
 
     def _begin(self) -> None:
-        """Have a new object kept, and then be ACTIVE: before that, nobody makes anything below it. On its own thread."""
+        """Store a new object, then make it ACTIVE, so that nothing is created below it before it is stored. On its own thread."""
         # The object may have been closed since its creation began.
         next_state(self.state, Event.OPEN, self.path)
         self._write(lambda writer: writer.child_added(self._above, self))
         self._go_on()
 
     def _go_on(self) -> None:
-        """Be ACTIVE, with what waits for that below it. On its own thread, as others may make something there at once."""
+        """Become ACTIVE, and open the pending objects below. On its own thread, as others may create objects below from then on."""
         self._step(Event.OPEN)
         self._open_pending()
 
     def _undo_creation(self, done: Sequence[Phase]) -> None:
-        """Leave nothing behind of an object whose creation failed."""
+        """Remove all traces of an object whose creation failed."""
         if self.state in _GONE:  # it was closed meanwhile
             self._above._unregister(self)
             return
@@ -227,9 +227,9 @@ class ConfiguredObject(ManagedObject):
                 self._step(Event.DELETE)
 
     def open_child(self, record: ObjectRecord, below: Sequence[ObjectRecord]) -> ManagedObject:
-        """Recover an object that a configuration store has kept, with those below it; on the configuration thread.
+        """Recover an object from a record of a configuration store, with those below it; on the configuration thread.
 
-        Never raises for what is wrong with it: then it is ERRORED.
+        Never raises for a faulty object, which becomes ERRORED.
         """
         failure: ProviderError | None = None
         try:
@@ -260,7 +260,7 @@ class ConfiguredObject(ManagedObject):
         self._in_thread(self._go_on)
 
     def _fail(self, error: Exception, what: str = "could not be opened") -> None:
-        """Be ERRORED; `what`: happened, as the log tells it."""
+        """Become ERRORED; `what`: the failure, for the log."""
         reason = error.reason if isinstance(error, ProviderError) else str(error)
         source = self.snapshot.record.source
         self._publish(error=f"{source}: {reason}" if source else reason)
@@ -268,7 +268,7 @@ class ConfiguredObject(ManagedObject):
         self._step(Event.FAIL)
 
     def _open_pending(self) -> None:
-        """Open those below it that wait for it."""
+        """Open the pending objects below."""
         # Taken off first: a child that is opened may look at what still waits.
         waiting, self.pending = self.pending, ()
         for record in sorted(waiting, key=lambda each: tree.opening_order(each.category)):
@@ -315,7 +315,7 @@ class ConfiguredObject(ManagedObject):
         self._children = {**self._children, child.category: siblings}
 
     def _in_thread(self, job: Callable[[], _T]) -> _T:
-        """Run a hook where it belongs: on the thread of a virtual host for one, on the present thread for all others."""
+        """Run a hook on the right thread: that of a virtual host for one, the present thread for all others."""
         return self.configuration_thread.call(job, however_long=True)
 
     # Change and end
@@ -334,7 +334,7 @@ class ConfiguredObject(ManagedObject):
         is_obeyed = before.state is State.ACTIVE and before.attributes is not None
         if is_obeyed:
             assert before.attributes is not None
-            # Obeyed first: what cannot be obeyed must not be kept. Then published,
+            # Applied first: a change that fails must not be stored. Then published,
             # as the writer of the store reads the snapshot.
             self._on_change(before.attributes, new)
         self._publish(record=updated, attributes=new)
@@ -352,7 +352,7 @@ class ConfiguredObject(ManagedObject):
         self.tell(self, lambda listener: listener.attributes_changed(self, old_masked, new_masked))
 
     def _check_those_below(self, context: Any) -> None:
-        """Refuse another context with which an object below could not be opened again. Raises `InvalidAttributesError`."""
+        """Refuse a change of the context after which an object below could not be opened again. Raises `InvalidAttributesError`."""
         problems: list[Problem] = []
         for each in self._subtree():
             if each is self or each.snapshot.attributes is None:
@@ -367,7 +367,7 @@ class ConfiguredObject(ManagedObject):
             raise InvalidAttributesError(self.path, tuple(problems))
 
     def _seen_from(self, below: ConfiguredObject, context: Any, name: str) -> str | None:
-        """Return a variable as an object below would see it, if this one had another context."""
+        """Return a variable as an object below would see it, if `context` were the context of this object."""
         if name == "this:name":
             return below.name
         if name == "this:id":
@@ -381,7 +381,7 @@ class ConfiguredObject(ManagedObject):
         return self._variable(name, context)
 
     def _changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the actual attributes with the changes made. Raises `NotChangeableError`."""
+        """Return the actual attributes with `changes` applied. Raises `NotChangeableError`."""
         known = declarations(self.attributes_class)
         actual = dict(self.snapshot.record.attributes)
         for name, value in changes.items():
@@ -413,7 +413,7 @@ class ConfiguredObject(ManagedObject):
                 raise ObjectInUseError(f"{each.path} is used by {', '.join(users)}; change that first")
             each._in_thread(each._check_deletable)
         above = self._above
-        # The store forgets it first: what a crash leaves half deleted must not be recovered.
+        # Removed from the store first: an object that a crash leaves half deleted must not be recovered.
         self._write(lambda writer: writer.child_removed(above, self))
         try:
             for each in reversed(doomed):
@@ -427,7 +427,7 @@ class ConfiguredObject(ManagedObject):
         self.tell(above, lambda listener: listener.child_removed(above, self))
 
     def _subtree(self) -> Iterator[ConfiguredObject]:
-        """Yield it and all that is configured below it, parents first."""
+        """Yield the object and all configured objects below it, parents first."""
         yield self
         for each in self._below():
             yield from each._subtree()
@@ -452,10 +452,10 @@ class ConfiguredObject(ManagedObject):
         if self.state is State.CLOSED:
             raise ClosedError(f"{self.path} is closed: the broker has ended")
 
-    # Telling
+    # Publication and listeners
 
     def _publish(self, **changes: Any) -> None:
-        """Let every thread see the object so from now on."""
+        """Publish a changed snapshot to all threads."""
         # One assignment, so that readers take no lock: they see the whole change or none of it.
         self._snapshot = replace(self._snapshot, **changes)
 
@@ -469,7 +469,7 @@ class ConfiguredObject(ManagedObject):
 
     @property
     def store_writer(self) -> StoreWriter | None:
-        """What writes the configuration of what is below this object; None: nobody does, or it is further up."""
+        """The writer of the configuration of the objects below; None: there is none, or an ancestor has it."""
         return None
 
     def _writer(self) -> StoreWriter | None:
@@ -480,14 +480,14 @@ class ConfiguredObject(ManagedObject):
         return None
 
     def _write(self, tell: Callable[[StoreWriter], None]) -> None:
-        """Have the change kept, if the object is durable. Raises what the store raises."""
+        """Store a change, if the object is durable. Raises the store's errors."""
         writer = self._writer()
-        # Below an object that is not durable nothing is kept: it would have no parent at the next start.
+        # Below an object that is not durable nothing is stored: it would have no parent at the next start.
         if writer is not None and all(each.is_durable for each in self._ancestry()):
             tell(writer)
 
     def _ancestry(self) -> Iterator[ConfiguredObject]:
-        """Yield it and all above it, the root last."""
+        """Yield the object and all its ancestors, the root last."""
         each: ConfiguredObject = self
         yield each
         while each.parent is not None:
@@ -495,7 +495,7 @@ class ConfiguredObject(ManagedObject):
             yield each
 
     def tell(self, about: ManagedObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
-        """Tell the listeners of an object, and those further up that listen to all below them."""
+        """Notify the listeners of an object, and those of its ancestors that listen to all objects below them."""
         above = about._ancestry() if isinstance(about, ConfiguredObject) else (about, *self._ancestry())
         for each in above:
             for listener, hears_below in each._listeners:
@@ -518,12 +518,12 @@ _PHASES: Final[Mapping[Phase, Callable[[ConfiguredObject], Any]]] = {
 
 
 def _unknown_kind(category: str) -> type[ConfiguredObject]:
-    """Return what stands for an object of a specialisation that is not installed: it keeps its place, ERRORED."""
+    """Return a stand-in for the class of a specialisation that is not installed: the object keeps its place, ERRORED."""
     return type("UnknownKind", (ConfiguredObject,), {"category": category})
 
 
 def _configured_class(category: str, type_name: Any) -> tuple[str, type[ConfiguredObject]]:
-    """Return what implements a category that is configured. Raises `UnknownCategoryError`, `NotChangeableError`."""
+    """Return the class of a category that is configured. Raises `UnknownCategoryError`, `NotChangeableError`."""
     found, kind = tree.class_of(category, None if type_name is None else str(type_name))
     if not issubclass(kind, ConfiguredObject):
         raise NotChangeableError(f"a {category} cannot be created; it comes by itself")
@@ -531,7 +531,7 @@ def _configured_class(category: str, type_name: Any) -> tuple[str, type[Configur
 
 
 class Startable(ConfiguredObject):
-    """An object that can be opened again, when it could not be, or was stopped."""
+    """An object that can be opened again after it was stopped, or could not be opened."""
 
     @operation("Open it: after an error whose reason has gone, or after it was stopped.")
     def start(self, *, by: str = "") -> None:
@@ -565,7 +565,7 @@ class Startable(ConfiguredObject):
         try:
             self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
         except Exception:
-            # Published again, as the next change would otherwise write what was just refused.
+            # Published again, as the next change would otherwise store the refused value.
             self._publish(record=before)
             raise
 
@@ -590,7 +590,7 @@ class Stoppable(Startable):
                 self._end(Event.STOP)
 
     def _put_children_away(self) -> None:
-        """Close all below it; what is durable is opened again with it."""
+        """Close all objects below; durable ones are opened again with it."""
         below = [each for each in self._subtree() if each is not self]
         waiting = [record for each in below for record in (each.snapshot.record, *each.pending) if each.is_durable]
         # Before the children are closed, so that one that fails to close is opened again with the others.
@@ -603,14 +603,14 @@ class Stoppable(Startable):
 
 
 class ManagingObject(Stoppable):
-    """Opens its store when it is opened, recovers what is in it, and has every change below it written through."""
+    """An object with a configuration store: opened with it, it recovers the objects there, and every change below is written through."""
 
     _store: ConfigurationStore | None = None
     _store_writer: StoreWriter | None = None
 
     @abstractmethod
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
-        """Return its store, which is not open yet, and what encrypts secrets there; None: the store is not kept."""
+        """Return its store, not yet open, and the box that encrypts secrets there; None: the store is not persistent."""
 
     @property
     def store_writer(self) -> StoreWriter | None:
@@ -626,7 +626,7 @@ class ManagingObject(Stoppable):
 
     @property
     def _holder(self) -> str:
-        """The name of the broker, for whoever finds the store held. What is above the broker does not know it yet."""
+        """The name of the broker, for another process that finds the store locked. Objects above the broker do not know it yet."""
         above: ManagedObject | None = self
         while above is not None and above.category != "broker":
             above = above.parent
@@ -637,7 +637,7 @@ class ManagingObject(Stoppable):
         try:
             records = store.open(self._holder)
         except ProviderError:
-            # A file or database that was opened half way is held, and would keep the next attempt out.
+            # A file or database that was opened half way stays locked, and would block the next attempt.
             store.close()
             raise
         self._store, self._store_writer = store, StoreWriter(self, store, secrets)

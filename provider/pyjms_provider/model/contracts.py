@@ -1,4 +1,4 @@
-"""What the model's parts see of each other, and what the rest of the broker lends them: interfaces without implementations.
+"""Interfaces between the parts of the model, and to the services of the rest of the broker.
 
 The objects below a virtual host see it as `ManagedHost`. The model knows neither transports nor management: `SystemConfig` gets the
 factories of ports as `Services` from the code that puts the broker together.
@@ -29,12 +29,12 @@ class ManagedHost(Protocol):
 
     @property
     def as_object(self) -> ManagedObject:
-        """The same object, as the parent of others."""
+        """The host as the parent of other objects."""
         ...
 
     @property
     def path(self) -> str:
-        """Category and names, for people."""
+        """Category and names, for display."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class ManagedHost(Protocol):
 
     @property
     def snapshot(self) -> Snapshot:
-        """Its state and attributes, as they are now."""
+        """Its state and attributes at present."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class ManagedHost(Protocol):
 
     @property
     def queue_manager(self) -> QueueManager:
-        """What does things with its queues. Raises `WrongStateError` while it does not run."""
+        """The operations on its queues. Raises `WrongStateError` while it does not run."""
         ...
 
     @property
@@ -87,15 +87,15 @@ class ManagedHost(Protocol):
         ...
 
     def write_record(self, record: ObjectRecord) -> None:
-        """Have the node keep a queue's record. Raises `StoreError`."""
+        """Store a queue's record in the node's configuration. Raises `StoreError`."""
         ...
 
     def remove_record(self, gone: ObjectId) -> None:
-        """Have the node forget a queue's record. Raises `StoreError`."""
+        """Remove a queue's record from the node's configuration. Raises `StoreError`."""
         ...
 
     def tell(self, about: ManagedObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
-        """Tell the listeners of an object, and those further up that listen to all below them."""
+        """Notify the listeners of an object, and those of its ancestors that listen to all objects below them."""
         ...
 
 
@@ -109,20 +109,20 @@ class OpenPort(Protocol):
 
     @property
     def connections(self) -> int:
-        """How many connections it has now."""
+        """The number of open connections."""
         ...
 
     def reload_certificates(self, tls: TlsSettings) -> None:
-        """Show what `tls` names to who connects from now on; connections that are open stay.
+        """Use the certificates that `tls` names for connections from now on; open ones stay.
 
         Raises `ListenerSettingsError` if it cannot be used, or if the port was opened without TLS: then nothing changes.
         """
         ...
 
     def close(self, *, lingers: bool = False) -> None:
-        """Listen no more, and end its connections. May be repeated; may wait, with a way out.
+        """Stop listening, and end its connections. May be repeated; may wait, with a way out.
 
-        `lingers`: return as soon as it listens no more, as the caller may be waiting for an answer over one of them.
+        `lingers`: return as soon as it has stopped listening, as the caller may be waiting for an answer over one of them.
         """
         ...
 
@@ -133,7 +133,7 @@ PortOpener = Callable[["ManagedObject"], OpenPort]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The factories, by what they are for."""
+    """The factories that the rest of the broker provides."""
 
     port_openers: Mapping[str, PortOpener] = field(default_factory=dict)
     """By the type of the port."""

@@ -1,4 +1,4 @@
-"""What may go wrong in the model, a class for each failure that is remedied in its own way.
+"""Errors of the model: a class for each failure that has a remedy of its own.
 
 Errors of configuration stores are those of all stores (`pyjms_provider.stores.errors`).
 """
@@ -35,7 +35,7 @@ class ObjectExistsError(ModelError):
 
 
 class ObjectInUseError(ModelError):
-    """The object is in use, so it cannot be deleted or changed so now."""
+    """The object is in use, so this deletion or change is refused for now."""
 
     code = "PYJMS-MODEL-IN-USE"
 
@@ -65,7 +65,7 @@ class UnknownOperationError(ModelError):
 
 
 class ConfigurationTimeoutError(ModelError):
-    """A configuration thread did not come to the call in time; the call was withdrawn, or goes on by itself."""
+    """A call of a configuration thread did not begin or end in time; it was withdrawn, or still runs."""
 
     code = "PYJMS-MODEL-TIMEOUT"
 
@@ -77,7 +77,7 @@ class BadVariableError(ModelError):
 
 
 class UnknownVariableError(BadVariableError):
-    """Nobody has given the variable a value."""
+    """The variable has no value."""
 
 
 class CyclicVariableError(BadVariableError):
@@ -90,10 +90,10 @@ class LongVariableError(BadVariableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is wrong with one attribute or argument."""
+    """The problem of one attribute or argument."""
 
     name: str
-    """Of the attribute, with the place within it: ``queue_patterns.0.pattern``; empty: of several together."""
+    """The attribute, with the place within it: ``queue_patterns.0.pattern``; empty: several together."""
     text: str
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Problem:
 
 
 class _ProblemsError(ModelError):
-    """Something is wrong with named values."""
+    """Named values are wrong."""
 
     def __init__(self, where: str, problems: tuple[Problem, ...]) -> None:
         super().__init__(f"{where}: {'; '.join(map(str, problems))}")
@@ -110,7 +110,7 @@ class _ProblemsError(ModelError):
 
 
 class InvalidAttributesError(_ProblemsError):
-    """Attributes of an object are wrong; `where` names the object, `problems` says what is wrong with which."""
+    """Attributes of an object are wrong; `where` names the object, `problems` lists what is wrong with each."""
 
     code = "PYJMS-MODEL-ATTRIBUTES"
 

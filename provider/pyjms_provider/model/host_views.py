@@ -1,4 +1,4 @@
-"""What is observed below a virtual host, beside its queues: views of what clients do, made on demand, and cheap."""
+"""Views of the observed objects below a virtual host, other than its queues; made on demand, and cheap."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ObservedObject(ManagedObject):
     """A view of an object by its name. Its values are read each time."""
 
     def __init__(self, parent: ManagedObject, name: str, **facts: Any) -> None:
-        """`facts`: of the record, such as `created_ms`."""
+        """`facts`: fields of the record, such as `created_ms`."""
         attributes = {"name": name, "durable": False}
         record = ObjectRecord(
             id=observed_id(parent, self.category, name),
@@ -89,7 +89,7 @@ class MadeOnDemand(ChildSource):
         names: Callable[[], Sequence[str]],
         make: Callable[[str], ManagedObject | None],
     ) -> None:
-        """`names`: those that there are; `make`: one of them, None if it has gone."""
+        """`names` returns the names that exist now; `make` makes the child of a name, None if it no longer exists."""
         self._category = category
         self._names = names
         self._make = make
@@ -117,11 +117,11 @@ class ClientConnection(ObservedObject):
         return found
 
     def view(self) -> ConnectionView:
-        """Return what there is to see of it. Raises `UnknownObjectError`."""
+        """Return the provider's view of the connection. Raises `UnknownObjectError`."""
         handle = self._client().handle
         if isinstance(handle, VmConnection):
             return look_at(handle)
-        # A client of another kind tells nothing of its sessions.
+        # A client of another kind reports no sessions.
         return ConnectionView(client_id=None, is_started=True, sessions=())
 
     def sources(self) -> Mapping[str, ChildSource]:
@@ -166,7 +166,7 @@ class ClientConnection(ObservedObject):
 
     @statistic("Sessions.", unit="sessions")
     def session_count(self) -> int:
-        """How many sessions it has."""
+        """The number of its sessions."""
         return len(self.view().sessions)
 
     @operation("End the connection; its client is told why.")
@@ -188,7 +188,7 @@ class ClientSession(ObservedObject):
     category = "session"
 
     def view(self) -> SessionView:
-        """Return what there is to see of it. Raises `UnknownObjectError`."""
+        """Return the provider's view of the session. Raises `UnknownObjectError`."""
         above = self.parent
         assert isinstance(above, ClientConnection)
         for each in above.view().sessions:
@@ -221,7 +221,7 @@ class ClientSession(ObservedObject):
 
     @statistic("Consumers.", unit="consumers")
     def consumer_count(self) -> int:
-        """How many consumers it has."""
+        """The number of its consumers."""
         return len(self.view().consumers)
 
 
@@ -240,7 +240,7 @@ class ClientConsumer(ObservedObject):
 
     @statistic("What it receives from.")
     def source(self) -> str:
-        """What it receives from: a queue's address, or a subscription's name."""
+        """Its source: a queue's address, or a subscription's name."""
         return self._view().source
 
     @statistic("What it selects.")
@@ -257,11 +257,11 @@ class ClientConsumer(ObservedObject):
 
 
 STORE = "messages"
-"""What the one store of a virtual host is called."""
+"""The name of the one store of a virtual host."""
 
 
 class Store(ObservedObject):
-    """Where messages are: in memory, or in a database too."""
+    """The store of messages: memory, or a database too."""
 
     category = "store"
 
@@ -279,7 +279,7 @@ class Store(ObservedObject):
 
 
 class ManagedTopic(ObservedObject):
-    """A topic that somebody has named since the host was opened."""
+    """A topic that was used since the host was opened."""
 
     category = "topic"
 
@@ -298,7 +298,7 @@ class ManagedTopic(ObservedObject):
 
     @statistic("Durable subscriptions.", unit="subscriptions")
     def durable_subscriptions(self) -> int:
-        """How many durable subscriptions it has."""
+        """The number of its durable subscriptions."""
         return sum(each.is_durable for each in self._topic().subscriptions)
 
     @statistic("Messages that wait for its subscribers.", unit="messages")
@@ -307,7 +307,7 @@ class ManagedTopic(ObservedObject):
 
 
 class DurableSubscription(ObservedObject):
-    """A durable subscription; deleting it is what JMS calls to unsubscribe."""
+    """A durable subscription; deleting it is unsubscribing in JMS."""
 
     category = "durable_subscription"
 
@@ -409,7 +409,7 @@ def group_names(running: RunningHost) -> list[str]:
 
 
 def unit_name(name: StageName) -> str:
-    """Return by what a staged unit is known here: ``SINK:EPOCH:PARTITION:ATTEMPT``."""
+    """Return the name of a staged unit in the model: ``SINK:EPOCH:PARTITION:ATTEMPT``."""
     return f"{name.sink}:{name.epoch}:{name.partition}:{name.attempt}"
 
 
@@ -508,22 +508,22 @@ class ManagedStagedUnit(ObservedObject):
 
 
 class LetterPage(BaseModel):
-    """Part of the dead letters: fewer than were asked for where they are long."""
+    """A page of dead letters, shorter than requested if they are long."""
 
     letters: list[LetterView]
     has_more: bool
 
 
 class Returned(BaseModel):
-    """What became of the letters, or would become of them."""
+    """The outcome of a replay, or the one to be expected."""
 
     returned: int
     left: int
-    """Those whose origin is gone, and messages that are no dead letters."""
+    """Letters whose original destination no longer exists, and messages that are no dead letters."""
 
 
 class DeadLetterQueue(ObservedObject):
-    """A queue that is some queue's queue of dead letters, or of expired messages."""
+    """The queue that some queues use for dead letters, or for expired messages."""
 
     category = "dead_letter"
 
@@ -539,7 +539,7 @@ class DeadLetterQueue(ObservedObject):
 
     @statistic("How many there are of each reason's kind.", costly=True)
     def reasons(self) -> dict[str, int]:
-        """How many there are of each kind: rejected, deliveries, expired, none."""
+        """The number of messages of each kind: rejected, deliveries, expired, none."""
         # Every message is read, so this statistic is costly, and is left out of lists.
         found = self.host.queue_manager.browse(self.name)
         return dict(Counter(str(each.properties.get(f"{DEAD_PREFIX}Kind", "none")) for each in found))
@@ -590,7 +590,7 @@ _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
 
 
 def host_sources(host: ManagedHost) -> Mapping[str, ChildSource]:
-    """Return, by category, where the children of a virtual host come from."""
+    """Return the sources of a virtual host's children, by category."""
     sources = [_source(host, kind, names) for kind, names in _KINDS]
     sources.append(_source(host, DeadLetterQueue, _offices))
     connections = MadeOnDemand(
@@ -614,7 +614,7 @@ def _connection(host: ManagedHost, name: str) -> ClientConnection | None:
 
 
 def _offices(running: RunningHost) -> Sequence[str]:
-    """Return the queues that other queues' dead letters, or expired messages, go to."""
+    """Return the queues to which other queues send dead letters or expired messages."""
     # Policies name these queues; nothing in a queue itself says that it holds dead letters.
     named: set[str | None] = set()
     for name in running.queue_names():

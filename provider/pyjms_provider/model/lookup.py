@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """Objects of one category below one parent, by their names: thousands can be looked over before any is made."""
+    """Objects of one category below one parent, by name: thousands can be filtered before any object is made."""
 
     parent: ManagedObject
     category: str
     names: Sequence[str]
     source: ChildSource | None
-    """Where they are made on demand."""
+    """Their source, if they are made on demand."""
 
     def find(self, name: str) -> ManagedObject | None:
-        """Return one of them; None: it has gone."""
+        """Return one of them; None: it no longer exists."""
         return self.parent.find_child(self.category, name)
 
     def target(self, name: str) -> Target | None:
-        """Return what an access policy is asked about one of them; None: it has gone."""
+        """Return the target of one of them for access policies; None: it no longer exists."""
         known = None if self.source is None else self.source.target(name)
         if known is not None:
             return known
@@ -50,7 +50,7 @@ def names_needed(category: str) -> tuple[str, ...]:
 
 
 def check_names(category: str, names: Sequence[str]) -> None:
-    """Refuse what is no address of the category, whatever is there. Raises `UnknownObjectError`, `UnknownCategoryError`."""
+    """Refuse names that form no address of the category, without looking at objects. Raises `UnknownObjectError`, `UnknownCategoryError`."""
     needed = names_needed(category)
     if len(names) != len(needed):
         wanted = " and ".join(needed) or "nothing"
@@ -69,7 +69,7 @@ def find_by_names(broker: ManagedObject, category: str, names: Sequence[str]) ->
 def collect(above: ManagedObject, category: str, names: Sequence[str] = ()) -> Iterator[ManagedObject]:
     """Yield the objects of a category below `above`, in the order of their addresses; `names` begins the address.
 
-    Objects that are observed are made one by one, as the iterator comes to them. Raises `UnknownObjectError`,
+    Observed objects are made one by one, as the iterator reaches them. Raises `UnknownObjectError`,
     `UnknownCategoryError`.
     """
     path = (*tree.ancestors(category), category)
@@ -99,7 +99,7 @@ def siblings(broker: ManagedObject, category: str, names: Sequence[str] = ()) ->
 
 
 def only_source(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> ChildSource | None:
-    """Return where all objects of a category below an address come from; None: they are configured, or come from several.
+    """Return the source of all objects of a category below an address; None: they are configured, or have several sources.
 
     Raises `UnknownObjectError`, `UnknownCategoryError`.
     """
@@ -123,13 +123,13 @@ def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -
 
 
 def find_by_id(root: ManagedObject, wanted: UUID, category: str | None = None) -> ManagedObject | None:
-    """Return the object with that id, observed ones too; None: there is none. `category`: its own; None: any.
+    """Return the object with that id, observed or configured; None: there is none. `category`: its own; None: any.
 
-    Raises `ProviderError` if it is not found, and a place where it might be cannot be looked at, as when the database of workflows is away.
+    Raises `ProviderError` if it is not found and a source that may have it cannot be read, such as an unreachable database of workflows.
     """
     failures: list[ProviderError] = []
     found = _with_id(root, wanted, None if category is None else {*tree.ancestors(category), category}, failures)
-    # Only when it is found nowhere: a database that is away must not hide an object that is elsewhere.
+    # Only when it is found nowhere: an unreachable database must not hide an object from another source.
     if found is None and failures:
         raise failures[0]
     return found
@@ -138,7 +138,7 @@ def find_by_id(root: ManagedObject, wanted: UUID, category: str | None = None) -
 def _with_id(
     above: ManagedObject, wanted: UUID, path: Collection[str] | None, failures: list[ProviderError]
 ) -> ManagedObject | None:
-    """Look at an object and all below it that is of a category in `path`, and note what fails."""
+    """Search an object and all below it in the categories of `path`; append failures to `failures`."""
     if above.id == wanted:
         return above
     # Configured objects first: they are few, where a source may have to make thousands.
@@ -170,7 +170,7 @@ def _all_of(source: ChildSource) -> Iterator[ManagedObject]:
 
 
 def find_referred(managed: ManagedObject, category: str, name: str) -> ManagedObject | None:
-    """Return the object that `managed` means by the name: it stands beside it, or beside one above it."""
+    """Return the object to which `managed` refers by the name: a sibling of it, or of one of its ancestors."""
     owner = tree.shape_of(category).parent
     above = managed.parent
     while above is not None and above.category != owner:
@@ -190,7 +190,7 @@ def check_references(managed: ManagedObject, attributes: Attributes) -> None:
 
 
 def referrers(managed: ManagedObject) -> Iterator[ManagedObject]:
-    """Yield the configured objects that name this one."""
+    """Yield the configured objects that refer to this one."""
     for each in _configured(managed.root):
         found = each.snapshot.attributes
         if found is not None and any(
@@ -208,7 +208,7 @@ def _configured(managed: ManagedObject) -> Iterator[ManagedObject]:
 
 
 def _references(attributes: Attributes) -> Iterator[tuple[str, str, str]]:
-    """Yield attribute, category and name of all that is named."""
+    """Yield attribute, category and name of each reference."""
     for attribute, declared in declarations(type(attributes)).items():
         value = getattr(attributes, attribute)
         if declared.refers_to is None or value is None:

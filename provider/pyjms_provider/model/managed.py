@@ -1,7 +1,7 @@
-"""What all objects of the tree have in common for readers: names, life cycle, attributes, statistics, children.
+"""The part of all objects of the tree that readers use: names, life cycle, attributes, statistics, children.
 
-Any thread may read at any time: whatever is read comes from one immutable `Snapshot`, or an immutable table of children,
-that is replaced by one assignment. Objects that are configured, and can be changed, are `configured.ConfiguredObject`;
+Any thread may read at any time: readers use one immutable `Snapshot`, or an immutable table of children,
+each replaced by one assignment. Objects that are configured, and can be changed, are `configured.ConfiguredObject`;
 those that are observed refuse to be changed here. Children that are observed come from a `ChildSource`: they are made on
 demand, and cheap to list.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where an object is in its life."""
+    """The state of an object in its life cycle."""
 
     UNINITIALIZED = "uninitialized"
     """It is being created or recovered."""
@@ -54,7 +54,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to an object."""
+    """An event in the life cycle of an object."""
 
     OPEN = "open"
     """It was opened."""
@@ -69,18 +69,18 @@ class Event(Enum):
 
 
 class Phase(Enum):
-    """One step on the way of an object into being."""
+    """One step of opening an object."""
 
     RESOLVE = "resolve"
     """Variables are replaced and values converted."""
     VALIDATE = "validate"
     """The category's own rules are checked."""
     REGISTER = "register"
-    """The parent knows it."""
+    """The object is added to its parent."""
     ON_CREATE = "on_create"
-    """What happens once in its life."""
+    """The work done once in its life."""
     ON_OPEN = "on_open"
-    """What happens each time the broker starts."""
+    """The work done each time the broker starts."""
 
     __hash__ = object.__hash__
 
@@ -113,7 +113,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.ERRORED, Event.DELETE): State.DELETED,
     (State.CLOSED, Event.CLOSE): State.CLOSED,
 }
-"""What is not here may not be: nothing leaves DELETED, and a closed object only comes back with its broker."""
+"""All other transitions are errors: nothing leaves DELETED, and a closed object is only opened again with its broker."""
 
 
 def next_state(state: State, event: Event, what: str = "the object") -> State:
@@ -126,23 +126,23 @@ def next_state(state: State, event: Event, what: str = "the object") -> State:
 
 
 class ConfigurationChangeListener:
-    """Hears of changes, on the configuration thread that made them, after they were published, without a lock held.
+    """Is notified of changes, on the configuration thread that made them, after they were published, with no lock held.
 
-    It should not take long. What it raises is logged and changes nothing, save for the writer of a configuration store:
-    its error undoes the change.
+    It should be quick. Its errors are logged and change nothing, except those of the writer of a configuration store:
+    they undo the change.
     """
 
     def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
-        """Hear that an object's state changed."""
+        """Handle a change of an object's state."""
 
     def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Hear that actual attributes changed; secrets are masked."""
+        """Handle a change of actual attributes; secrets are masked."""
 
     def child_added(self, parent: ManagedObject, child: ManagedObject) -> None:
-        """Hear that an object was created."""
+        """Handle the creation of an object."""
 
     def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
-        """Hear that an object was deleted, with all below it."""
+        """Handle the deletion of an object, with all below it."""
 
 
 _NO_CHILDREN: Final[Mapping[str, Any]] = {}
@@ -150,13 +150,13 @@ _NO_CHILDREN: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that can be observed of an object, as it was at one moment."""
+    """The observable state of an object at one moment."""
 
     state: State
     record: ObjectRecord
-    """With the actual attributes, secrets in clear: for the model itself."""
+    """The record with the actual attributes, secrets in clear: for the model itself."""
     attributes: Attributes | None
-    """The effective attributes; None while they cannot be told."""
+    """The effective attributes; None while they are unknown."""
     error: str | None = None
     """Why the object is ERRORED."""
 
@@ -176,21 +176,21 @@ class ManagedObject:
         self._children: Mapping[str, Mapping[str, ManagedObject]] = _NO_CHILDREN
         self._listeners: tuple[tuple[ConfigurationChangeListener, bool], ...] = ()
         self.pending: tuple[ObjectRecord, ...] = ()
-        """What is kept of those below it that wait until it is open."""
+        """The stored records of objects below it that are opened after it."""
 
     def __repr__(self) -> str:
         return f"<{self.category} {self.path} {self.state.value}>"
 
-    # What it is; any thread
+    # Its state; any thread
 
     @property
     def snapshot(self) -> Snapshot:
-        """All of it, as it is now: read it once for values that belong together."""
+        """Its present snapshot: read it once for values that belong together."""
         return self._snapshot
 
     @property
     def state(self) -> State:
-        """Where it is in its life."""
+        """Its state in the life cycle."""
         return self.snapshot.state
 
     @property
@@ -200,7 +200,7 @@ class ManagedObject:
 
     @property
     def is_durable(self) -> bool:
-        """Whether it comes back when the broker starts again."""
+        """Whether it survives a restart of the broker."""
         return self.snapshot.record.attributes.get("durable", True) is not False
 
     @property
@@ -210,19 +210,19 @@ class ManagedObject:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names on the way from the broker, without it, to this object: its address in its category."""
+        """The names from below the broker down to this object: its address in its category."""
         if self.parent is None or self.category == "broker":
             return ()
         return (*self.parent.names, self.name)
 
     @property
     def path(self) -> str:
-        """Category and names, as people read it: ``queue default/shop/orders``."""
+        """Category and names, for display: ``queue default/shop/orders``."""
         return f"{self.category} {'/'.join(self.names) or self.name}"
 
     @property
     def clock(self) -> Clock:
-        """The time here."""
+        """The clock."""
         return self._above.clock
 
     @property
@@ -237,11 +237,11 @@ class ManagedObject:
         return self.parent
 
     def target(self) -> Target:
-        """Return what an access policy is asked about."""
+        """Return its target for access policies."""
         return Target(kind=TargetKind.MANAGED, name="/".join(("broker", self.category, *self.names)))
 
     def facts(self) -> dict[str, Any]:
-        """Return what is neither attribute nor statistic, as JSON has it."""
+        """Return the fields that are neither attributes nor statistics, as JSON."""
         seen = self.snapshot
         record = seen.record
         return {
@@ -260,31 +260,31 @@ class ManagedObject:
 
     @property
     def revision_seen(self) -> int | None:
-        """Tells, beside its configuration, one version of it from another; None: its configuration tells them apart."""
+        """A revision that distinguishes its versions in addition to its configuration; None: its configuration suffices."""
         return None
 
     @property
     def life_time(self) -> str:
-        """How long it lives: ``permanent``; ``process``, which ends with the broker; ``observed``, as its clients will."""
+        """Its life time: ``permanent``; ``process``, until the broker ends; ``observed``, as its clients decide."""
         return "permanent" if self.is_durable else "process"
 
     @property
     def attributes(self) -> Attributes:
-        """The effective attributes. Raises `WrongStateError` while they cannot be told."""
+        """The effective attributes. Raises `WrongStateError` while they are unknown."""
         found = self.snapshot.attributes
         if found is None:
             raise WrongStateError(f"{self.path} is {self.state.value}: {self.snapshot.error or 'it is not open yet'}")
         return found
 
     def attribute_values(self, names: Sequence[str] | None = None, *, actual: bool = False) -> dict[str, Any]:
-        """Return attributes as JSON has them, secrets masked; `names` None: all.
+        """Return attributes as JSON, secrets masked; `names` None: all.
 
-        `actual`: only those that were given, with their variables; else the effective ones, as far as they can be told.
+        `actual`: only the given ones, with their variables; otherwise the effective ones, as far as known.
         """
-        # Read once: a second look might be at another version of the object.
+        # Read once: a second read might return another version of the object.
         seen = self.snapshot
         if actual or seen.attributes is None:
-            # An object in error has no effective attributes; what was given is then all that there is to see.
+            # An object in error has no effective attributes, so the given ones are shown.
             return mask(self.attributes_class, seen.record.attributes, names)
         kind = type(seen.attributes)
         return {
@@ -292,7 +292,7 @@ class ManagedObject:
         }
 
     def statistic_values(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return statistics as JSON has them; `names` None: all that cost little."""
+        """Return statistics as JSON; `names` None: all cheap ones."""
         return {
             name: plain(getattr(self, name))
             for name, each in statistics_of(type(self)).items()
@@ -308,19 +308,19 @@ class ManagedObject:
         return self._variable(name, self.snapshot.record.attributes.get("context"))
 
     def _variable(self, name: str, own: Any) -> str | None:
-        """Return the value when `own` is the object's context."""
+        """Return the value of a variable, with `own` as the object's context."""
         if name in {"this:name", "this:id"}:
             return self.name if name == "this:name" else str(self.id)
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
-        # Only the root asks the process: each context on the way up comes before the environment.
+        # Only the root reads the environment: each context on the way up comes before it.
         return process_variable(name) if self.parent is None else self.parent.variable(name)
 
     def variable_below(self, name: str, below: str) -> str | None:
-        """Return the value of a context variable for the object `below`: from the contexts here and above, and no others.
+        """Return the value of a context variable for the object `below`, from the contexts here and above only.
 
-        Who may create or alter such an object need not be somebody who may read the environment. What a context says may come
-        from there all the same, as operators chose it; so its own variables are replaced here, where the object has no say.
+        A user who may create or alter such an object need not have the right to read the environment. A context may take values
+        from there all the same, as operators wrote it; so its own variables are replaced here, outside the object's control.
         Raises as `interpolate`.
         """
         each: ManagedObject | None = self
@@ -345,7 +345,7 @@ class ManagedObject:
     ) -> Any:
         """Run an operation with plain arguments, and return its plain result. May wait; runs on the caller's thread.
 
-        `permissions`: of which other objects it may tell; who calls has asked about this one.
+        `permissions`: decides which other objects it may show; the caller has checked the rights on this one.
 
         Raises `UnknownOperationError`, `InvalidArgumentsError`, and what the operation raises.
         """
@@ -366,7 +366,7 @@ class ManagedObject:
     # Children; any thread
 
     def sources(self) -> Mapping[str, ChildSource]:
-        """Return, by category, where children come from that are made when somebody asks for them."""
+        """Return the sources of children that are made on demand, by category."""
         return {}
 
     def child_names(self, category: str) -> Sequence[str]:
@@ -406,13 +406,13 @@ class ManagedObject:
             raise UnknownCategoryError(f"there is no {category} below a {self.category}; there is: {below}")
 
     def kept_below(self) -> Sequence[ObjectRecord]:
-        """Return the records below it that its store keeps of no object of the tree: what waits until it is open."""
+        """Return the records below it that are stored without an object yet: they are opened after it."""
         return self.pending
 
     # Changes; configured objects replace these
 
     def create_child(self, category: str, attributes: Mapping[str, Any], *, by: str = "") -> ManagedObject:
-        """Create an object below this one: the only way into the tree. `attributes`: plain values; `by`: who asks.
+        """Create an object below this one: the only way into the tree. `attributes`: plain values; `by`: the user.
 
         Raises `InvalidAttributesError`, `ObjectExistsError`, `UnknownCategoryError`, `NotChangeableError`,
         `WrongStateError`, and what opening the object raises: then there is none.
@@ -423,7 +423,7 @@ class ManagedObject:
     def set_attributes(self, changes: Mapping[str, Any], *, by: str = "") -> None:
         """Change attributes; None: the default again. All of them are changed, or none.
 
-        Raises `InvalidAttributesError`, `NotChangeableError`, `WrongStateError`, and what obeying the change raises.
+        Raises `InvalidAttributesError`, `NotChangeableError`, `WrongStateError`, and errors of applying the change.
         """
         raise NotChangeableError(f"{self.path} is observed, not configured: it has no attributes that can be set")
 
@@ -432,46 +432,46 @@ class ManagedObject:
         raise NotChangeableError(f"{self.path} is observed, not configured: it cannot be deleted")
 
     def close(self) -> None:
-        """End it and all below it with the broker; what is durable comes back. May be repeated."""
+        """Close it and all below it with the broker; durable objects are recovered at the next start. May be repeated."""
 
     def add_listener(self, listener: ConfigurationChangeListener, *, below: bool = False) -> None:
-        """Have a listener hear of this object, and of its children's coming and going; `below`: of all below it too."""
+        """Notify a listener of changes of this object, and of children created or deleted; `below`: of all objects below it too."""
         self.configuration_thread.call(lambda: self._set_listeners((*self._listeners, (listener, below))))
 
     def remove_listener(self, listener: ConfigurationChangeListener) -> None:
-        """Let a listener hear nothing more. May be repeated."""
+        """Stop notifying a listener. May be repeated."""
         self.configuration_thread.call(
             lambda: self._set_listeners(tuple(each for each in self._listeners if each[0] is not listener))
         )
 
     def _set_listeners(self, listeners: tuple[tuple[ConfigurationChangeListener, bool], ...]) -> None:
-        # A new tuple, as a thread may just be going through the old one.
+        # A new tuple, as a thread may just be iterating over the old one.
         self._listeners = listeners
 
 
 OFFSET_MAX: Final = 999_999_999
-"""So many of a list, of objects or of messages, may be left out before its page begins: more than any list has."""
+"""The largest offset of a page in a list of objects or messages: more than any list has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageWanted:
-    """Which of many children somebody wants to see."""
+    """A request for a page of children."""
 
     equal: Mapping[str, str]
-    """Texts that fields must have."""
+    """The texts that fields must equal."""
     order: str
-    """The field that they are in the order of, with ``-`` before it: downwards."""
+    """The field to sort by; with ``-`` before it: descending."""
     offset: int
     limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildPage:
-    """Some of many children."""
+    """A page of children."""
 
     children: Sequence[ManagedObject]
     total: int
-    """How many there are that are as wanted."""
+    """The number of all children that match."""
 
 
 def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
@@ -490,25 +490,25 @@ class ChildSource(ABC):
 
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """Return the names of those that there are now, sorted."""
+        """Return the names of the present children, sorted."""
 
     @abstractmethod
     def find(self, name: str) -> ManagedObject | None:
         """Return one of them; None: there is none."""
 
     def has_column(self, field: str) -> bool:
-        """Return whether `columns` knows that field: without more, every statistic of the category."""
+        """Return whether `columns` supports that field: by default, every statistic of the category."""
         kinds = (tree.class_of(self.category, name)[1] for name in tree.types_of(self.category))
         return any(field in statistics_of(kind) for kind in kinds)
 
     def columns(self, fields: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Return fields of all of them, by the name of the field and of the object, as JSON has them.
+        """Return fields of all of them, by the name of the field and of the object, as JSON.
 
-        Only fields that `has_column` knows. Those objects that have gone meanwhile are left out.
+        Only fields that `has_column` accepts. Objects that no longer exist are left out.
         """
         found: dict[str, dict[str, Any]] = {field: {} for field in fields}
         for name in self.names():
-            # It may have gone since the names were read.
+            # It may have ended since the names were read.
             with suppress(UnknownObjectError):
                 each = self.find(name)
                 values = {} if each is None else each.statistic_values(tuple(fields))
@@ -517,22 +517,22 @@ class ChildSource(ABC):
         return found
 
     def targets(self) -> tuple[TargetKind, str] | None:
-        """Return kind and virtual host of what an access policy is asked about them; None: each of them is to be asked."""
+        """Return the kind and virtual host of their targets for access policies; None: they have to be asked one by one."""
         return None
 
     def common_target(self) -> Target | None:
-        """Return what an access policy is asked about all of them at once; None: that differs."""
+        """Return the target that all of them share for access policies; None: they have different ones."""
         return None
 
     def page(self, wanted: PageWanted) -> ChildPage | None:
-        """Return some of them without looking at the others; None: that cannot be done for what is wanted.
+        """Return a page without reading the other children; None: not possible for this request.
 
-        Only those have it that are kept where somebody else can look for them, and that have a `common_target`.
+        Only sources with a store that searches, and with a `common_target`, implement it.
         """
         return None
 
     def target(self, name: str) -> Target | None:
-        """Return what an access policy is asked about one of them, without making it; None: make it and ask it."""
+        """Return the target of one of them for access policies, without making it; None: make it and ask it."""
         common = self.targets()
         return self.common_target() if common is None else Target(kind=common[0], name=name, virtual_host=common[1])
 

@@ -1,4 +1,4 @@
-"""Messages as operators see and send them, how they are rendered, and why a selector takes one or not."""
+"""Messages as operators see and send them, their rendering, and explanations of selectors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 CLIENT_JMSX: Final = {"JMSXGroupID": ("string", str), "JMSXGroupSeq": ("int", int)}
-"""The JMSX properties that clients set, with their type, as it is written and as it is stored."""
+"""The JMSX properties that clients may set, with the name of their type and the type of the stored value."""
 _OF_THE_BROKER: Final = "JMS_pyjms"
 _SETTABLE: Final = frozenset({DELIVER_AT, DUPLICATE_ID})
 
 
 def why_not_settable(name: str) -> str:
-    """Return why a message cannot be given a property of that name; "": it can."""
+    """Return the reason why a message cannot have a property of that name; "": it can."""
     if not is_identifier(name):
         return "is no name of a property: an identifier, and no reserved word of selectors (JMS 1.1 §3.5.1, §3.8.1.1)"
     if not name.startswith("JMS") or name in CLIENT_JMSX or name in _SETTABLE:
@@ -93,9 +93,9 @@ class MessageView(ImmutableModel):
     is_whole: bool
     """False: headers and properties are too long to be shown; what is beyond 100,000 characters is cut, or left out."""
     body: MessageBody | None
-    """None: it was not asked for, or those of other messages were too long for one answer already."""
+    """None: it was not requested, or other messages have filled the answer already."""
     delivery_count: int | None = None
-    """How often it was delivered; None: it is a dead letter, which says that itself."""
+    """The number of deliveries; None: of a dead letter, whose properties hold it."""
 
 
 class LetterView(ImmutableModel):
@@ -129,7 +129,7 @@ class NewMessage(ImmutableModel):
 
 
 def to_envelope(message: NewMessage, queue: str, message_id: str, now_ms: int, where: str) -> Envelope:
-    """Return what is sent for a new message. Raises `InvalidArgumentsError`."""
+    """Return the envelope of a new message. Raises `InvalidArgumentsError`."""
     if message.text is not None and message.base64 is not None:
         raise _wrong(where, "message", "has a text and bytes; give one of them")
     try:
@@ -178,7 +178,7 @@ def _typed(name: str, value: Any, where: str) -> Stored:
     if kind is None:
         raise _wrong(where, f"message.properties.{name}", f"has no type {value.type!r}; there are: {', '.join(_TYPES)}")
     try:
-        # As it is shown: JSON has neither infinity nor NaN, so they are texts.
+        # Texts as in views: JSON has neither infinity nor NaN.
         made = kind(float(value.value)) if kind is Float and isinstance(value.value, str) else kind(value.value)
     except (TypeError, ValueError) as error:
         raise _wrong(where, f"message.properties.{name}", str(error)) from error
@@ -196,13 +196,13 @@ _V = TypeVar("_V")
 _M = TypeVar("_M")
 
 _LONGEST: Final = 100_000
-"""So many characters, or bytes, of a body are shown, and of all the rest of a message."""
+"""The most characters, or bytes, shown of a body, and of all the rest of a message."""
 _LONGEST_BY_ITSELF: Final = 1_000
 _LONGEST_PAGE: Final = 4_000_000
 _EACH: Final = 40
-"""What a value takes in an answer beside its characters."""
+"""The size that a value adds to an answer beside its characters."""
 _EXACT: Final = 2**53
-"""Programs that read the numbers of JSON as doubles, as browsers do, alter those beyond."""
+"""Larger numbers are altered by programs that read JSON's numbers as doubles, as browsers do."""
 _NUMBER_TYPES: Final[tuple[tuple[str, type], ...]] = (
     ("byte", Byte),
     ("short", Short),
@@ -212,7 +212,7 @@ _NUMBER_TYPES: Final[tuple[tuple[str, type], ...]] = (
 
 
 class MessageRenderer:
-    """One answer with messages."""
+    """Renders the messages of one answer."""
 
     def __init__(self, *, with_bodies: bool = True) -> None:
         self._with_bodies = with_bodies
@@ -220,11 +220,11 @@ class MessageRenderer:
 
     @property
     def is_full(self) -> bool:
-        """Whether the answer is so long that no more messages belong into it."""
+        """Whether the answer is so long that no messages may be added."""
         return self._taken >= _LONGEST_PAGE
 
     def page(self, found: Iterable[_M], view: Callable[[_M], _V], offset: int, limit: int) -> tuple[list[_V], bool]:
-        """Return the messages from `offset` on as `view` shows them, `limit` or fewer, and whether there are more.
+        """Return the messages from `offset` on as rendered by `view`, `limit` or fewer, and whether there are more.
 
         One by one, so that one whole message at a time is in memory.
         """
@@ -237,12 +237,12 @@ class MessageRenderer:
         return shown, False
 
     def counted(self, message: tuple[Envelope, int]) -> MessageView:
-        """Return a message, with how often it was delivered, as it is shown."""
+        """Return the view of a message, with its delivery count."""
         envelope, delivery_count = message
         return self.message(envelope, delivery_count)
 
     def message(self, envelope: Envelope, delivery_count: int | None = None) -> MessageView:
-        """Return a message as it is shown."""
+        """Return the view of a message."""
         # Once the answer is full, the remaining messages are listed without properties rather than left out.
         cutter = _Cutter(0 if self.is_full else _LONGEST)
         correlation = envelope.correlation_id
@@ -263,14 +263,14 @@ class MessageRenderer:
             body=self._body(envelope) if self._with_bodies and not self.is_full else None,
             delivery_count=delivery_count,
         )
-        # These are whole: what is named by them could not be found by less.
+        # These are never cut: a shortened id or address could not be looked up.
         self._taken += (
             cutter.taken + sum(len(each or "") for each in (envelope.message_id, destination, reply_to)) + _EACH
         )
         return view
 
     def letter(self, envelope: Envelope) -> LetterView:
-        """Return a dead letter as it is shown."""
+        """Return the view of a dead letter."""
         said = {name.removeprefix(DEAD_PREFIX): value for name, value in envelope.properties.items()}
 
         def text(name: str) -> str | None:
@@ -313,12 +313,12 @@ class MessageRenderer:
 
 
 def view_value(value: Stored) -> TypedValue:
-    """Return the beginning of a value as it is shown by itself, where one of many is asked for in passing."""
+    """Return the view of a single value, cut if it is long."""
     return _Cutter(_LONGEST_BY_ITSELF).value(value)
 
 
 class _Cutter:
-    """Shows what belongs together, until that is so long that the rest is left out."""
+    """Cuts the values of one message to a common limit."""
 
     def __init__(self, longest: int = _LONGEST) -> None:
         self._longest = longest
@@ -356,7 +356,7 @@ class _Cutter:
         return shown
 
     def value(self, value: Stored) -> TypedValue:
-        """Return a value of a property, a map or a stream."""
+        """Return the view of a value of a property, a map or a stream."""
         self.taken += _EACH
         if value is None:
             return TypedValue(type="null", value=None)
@@ -376,7 +376,7 @@ class _Cutter:
         )
 
     def _take(self, wanted: int) -> int:
-        """Return how much of something may still be shown."""
+        """Take up to `wanted` characters or bytes from the limit, and return how many there were."""
         given = min(wanted, max(0, self._longest - self.taken))
         self.taken += given
         if given < wanted:
@@ -397,11 +397,11 @@ class ClauseView(ImmutableModel):
     """A clause of a selector with its value for one message (JMS 1.1 §3.8.1.2)."""
 
     text: str
-    """As it stands in the selector."""
+    """The text in the selector."""
     value: bool | None
     """None: unknown."""
     decides: bool
-    """Whether it is one of the smallest clauses that made the whole what it is."""
+    """Whether it is one of the smallest clauses that determine the value of the whole."""
     reads: dict[str, TypedValue]
     """The names that it reads, with their values."""
     clauses: list[ClauseView]

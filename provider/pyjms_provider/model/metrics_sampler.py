@@ -3,8 +3,8 @@
 The host's timer thread takes the samples, so no message waits for them. A sample counts every queue once; what costs more (bytes,
 ages, sizes) is read of those queues alone that have a time series of their own, or a limit.
 
-An alert holds as long as the value is at its limit or above. It is sent when it begins, again after each gap, and when it is over,
-and no oftener than the gap allows. Alerts go to the log, with stable codes, and as messages to the topic ``$alerts`` of the virtual
+An alert is active as long as the value is at its limit or above. It is sent when it begins, again after each gap, and when it ends,
+but not more often than the gap allows. Alerts go to the log, with stable codes, and as messages to the topic ``$alerts`` of the virtual
 host while the topic exists, which is as long as it has a subscriber.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class AlertKind(Enum):
-    """What is too much."""
+    """The measure that is too high."""
 
     MESSAGES = "messages"
     BYTES = "bytes"
@@ -50,7 +50,7 @@ class AlertKind(Enum):
 
 
 class Telling(Enum):
-    """Why an alert is told."""
+    """The reason why an alert is sent."""
 
     RAISED = "raised"
     REPEATED = "repeated"
@@ -61,14 +61,14 @@ class Telling(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertLimits:
-    """From where on there is an alert; 0: never."""
+    """The limits from which on there is an alert; 0: never."""
 
     messages: int = 0
     bytes: int = 0
     age_ms: int = 0
     message_bytes: int = 0
     repeat_gap_ms: int = 0
-    """After which an alert that holds is told again; 0: it is not."""
+    """The time after which an active alert is sent again; 0: never."""
 
     def of(self, kind: AlertKind) -> int:
         """Return the limit of one kind."""
@@ -76,7 +76,7 @@ class AlertLimits:
 
     @property
     def is_any(self) -> bool:
-        """Whether there can be an alert."""
+        """Whether any limit is set."""
         return bool(self.messages or self.bytes or self.age_ms or self.message_bytes)
 
 
@@ -85,21 +85,21 @@ _FIELDS: Final[Mapping[AlertKind, str]] = {kind: kind.value for kind in AlertKin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One that holds."""
+    """An active alert."""
 
     queue: str
     kind: AlertKind
     value: int
-    """When it was last looked at: messages, bytes, or milliseconds."""
+    """The value at the last sample: messages, bytes, or milliseconds."""
     limit: int
     since_ms: int
-    """When it was first seen, in milliseconds since 1970 UTC."""
+    """The time of its first sample, in milliseconds since 1970 UTC."""
     is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertNews:
-    """Something to tell."""
+    """A notification of an alert."""
 
     telling: Telling
     alert: Alert
@@ -112,12 +112,12 @@ class AlertBook:
     def __init__(self) -> None:
         self._holding: dict[str, dict[AlertKind, Alert]] = {}
         self._told: dict[tuple[str, AlertKind], tuple[int, int]] = {}
-        """When one was told last, and the time from which on it may be told again."""
+        """The time when each was sent last, and the time from which on it may be sent again."""
         self.holding: Mapping[str, tuple[Alert, ...]] = {}
-        """The alerts that hold, by the queue; replaced by `end_round`, never changed."""
+        """The active alerts, by queue; replaced by `end_round`, never changed."""
 
     def judge(self, queue: str, limits: AlertLimits, measured: Mapping[AlertKind, int], now_ms: int) -> list[AlertNews]:
-        """Compare what was measured of a queue with its limits; return what is to be told. What is not measured is 0."""
+        """Compare the measurements of a queue with its limits; return the notifications due. A missing measurement counts as 0."""
         before = self._holding.get(queue, {})
         after: dict[AlertKind, Alert] = {}
         news: list[AlertNews] = []
@@ -139,7 +139,7 @@ class AlertBook:
                 kind=kind,
                 value=value,
                 limit=limit,
-                # The begin stays, however often the value changes.
+                # The begin stays, even if the value changes.
                 since_ms=now_ms if old is None else old.since_ms,
                 is_told=telling is not None or (old is not None and old.is_told),
             )
@@ -152,7 +152,7 @@ class AlertBook:
         return news
 
     def _telling(self, key: tuple[str, AlertKind], old: Alert | None, gap_ms: int, now_ms: int) -> Telling | None:
-        """Return whether, and as what, an alert that holds is told now."""
+        """Return the kind of notification that is due for an active alert, None for none."""
         told_ms, again_ms = self._told.get(key, (0, 0))
         # The clock was put back: the gap starts now, and does not wait until the clock has caught up.
         if told_ms > now_ms:
@@ -164,7 +164,7 @@ class AlertBook:
         return Telling.RAISED if is_new else Telling.REPEATED
 
     def end_round(self, now_ms: int, queues: Collection[str]) -> None:
-        """Forget queues that are not among `queues`, and show others what holds now."""
+        """Forget queues that are not among `queues`, and publish the active alerts."""
         self._holding = {name: alerts for name, alerts in self._holding.items() if name in queues}
         # The times outlive the alert until the gap is over: a value that swings
         # around its limit is reported once per gap.
@@ -178,21 +178,21 @@ class AlertBook:
 
 STEP_MS: Final = 10_000
 POINTS: Final = 360
-"""An hour."""
+"""One hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSeries:
-    """What was noted of one thing, the oldest first."""
+    """The samples of one item, the oldest first."""
 
     times_ms: Sequence[int]
     """In milliseconds since 1970 UTC."""
     columns: Mapping[str, Sequence[float | None]]
-    """By their names, as many values each as there are times; None: nobody knows."""
+    """By column, a value for each time; None: unknown."""
 
 
 class _Series:
-    """The arrays of one thing."""
+    """The arrays of one item."""
 
     __slots__ = ("columns",)
 
@@ -206,10 +206,10 @@ class _Series:
 
 
 class History:
-    """Of several things, by their names. One thread notes, any thread reads."""
+    """The samples of several items, by name. One thread writes, any thread reads."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        """`columns`: what is noted of each thing."""
+        """`columns`: the names of the values in each sample."""
         self._names = tuple(columns)
         self._lock = Lock()
         self._times = array("q", [0]) * POINTS
@@ -218,14 +218,14 @@ class History:
 
     @property
     def names(self) -> frozenset[str]:
-        """The things that have a past here."""
+        """The items with samples."""
         with self._lock:
             return frozenset(self._series)
 
     def note(self, now_ms: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Note values of all things that are to have a past from now on: a number for each column, NaN for what is not known.
+        """Add a sample of each item: a number for each column, NaN for unknown.
 
-        Things that are not named have none any more.
+        Items that are not in `values` lose their samples.
         """
         with self._lock:
             # The clock was put back: times in the future would stand before the present ones.
@@ -244,13 +244,13 @@ class History:
                 series.put(at, row)
 
     def _forget_from(self, now_ms: int) -> None:
-        """Forget what has times that are still to come, as the clock was put back. The lock is held."""
+        """Drop samples with times in the future, as the clock was put back. The lock is held."""
         for at in (at for at in range(POINTS) if self._times[at] >= now_ms):
             for series in self._series.values():
                 series.put(at, repeat(nan, len(self._names)))
 
     def read(self, name: str, since_ms: int = 0) -> TimeSeries | None:
-        """Return what was noted after `since_ms`, in milliseconds since 1970 UTC; None: nothing is noted of that thing."""
+        """Return the samples after `since_ms`, in milliseconds since 1970 UTC; None: there are none of that item."""
         with self._lock:
             series = self._series.get(name)
             if series is None:
@@ -293,12 +293,12 @@ class PastView(BaseModel):
 
 
 def alert_views(alerts: tuple[Alert, ...]) -> list[AlertView]:
-    """Return alerts as they are shown."""
+    """Return the views of alerts."""
     return [AlertView(kind=each.kind, value=each.value, limit=each.limit, since_ms=each.since_ms) for each in alerts]
 
 
 def past_view(past: TimeSeries | None) -> PastView:
-    """Return a past as it is shown; None: nothing is noted."""
+    """Return the view of a time series; None: there is none."""
     if past is None:
         return PastView(step_ms=STEP_MS, is_kept=False, times_ms=[], columns={})
     columns = {
@@ -314,10 +314,10 @@ _THINGS_MAX: Final = 2_000
 
 
 class Rates:
-    """Of several counters each of many things, by name. Any thread. The first look at a thing tells no rate yet."""
+    """The rates of several counters of many items, by name. Any thread. The first sample of an item has no rate yet."""
 
     def __init__(self, *, window_ms: int = _WINDOW_MS, step_ms: int = _STEP_MS, most: int = _THINGS_MAX) -> None:
-        """`window_ms`: over which a rate is taken; `step_ms`: looks that are closer together count as one; `most`: things."""
+        """`window_ms`: the time over which a rate is taken; `step_ms`: samples that are closer together count as one; `most`: items."""
         self._window_ms = window_ms
         self._step_ms = step_ms
         self._most = most
@@ -325,13 +325,13 @@ class Rates:
         self._seen: OrderedDict[str, deque[tuple[float, tuple[int, ...]]]] = OrderedDict()
 
     def sample(self, name: str, counters: tuple[int, ...], now_ms: float) -> tuple[float | None, ...]:
-        """Note counters as they are now; return how many a second came to each lately. None: nobody knows yet.
+        """Add a sample of counters; return the recent rate of each per second. None: unknown yet.
 
         `now_ms`: by the monotonic clock.
         """
         with self._lock:
             seen = self._seen.setdefault(name, deque())
-            # The least recently asked for goes first when there are too many.
+            # When there are too many items, the least recently sampled one is dropped.
             self._seen.move_to_end(name)
             while len(self._seen) > self._most:
                 self._seen.popitem(last=False)
@@ -370,16 +370,16 @@ _log = logging.getLogger(__name__)
 
 
 class AlertNotifier:
-    """Of one virtual host. One thread; never waits for a client."""
+    """Sends the alerts of one virtual host. One thread; never waits for a client."""
 
     def __init__(self, path: str, names: tuple[str, ...], broker: EmbeddedBroker) -> None:
-        """`path` and `names` say in the log and in messages which virtual host it is."""
+        """`path` and `names` identify the virtual host in the log and in messages."""
         self._path = path
         self._names = names
         self._broker = broker
 
     def notify(self, news: Sequence[AlertNews]) -> None:
-        """Tell all, the first of them one by one."""
+        """Send all notifications, the first of them one by one."""
         # A thousand queues may cross a limit at once; each one as a line would bury the rest of the log.
         for each in news[:_MOST]:
             self._write(each)
@@ -410,7 +410,7 @@ class AlertNotifier:
 
     def _send(self, news: AlertNews) -> None:
         running = self._broker.virtual_host
-        # Without subscribers nothing is made; a topic exists from its first subscriber on.
+        # Without subscribers no message is made; a topic exists from its first subscriber on.
         if running.find_topic(ALERTS) is None:
             return
         alert = news.alert
@@ -461,14 +461,14 @@ _STAYING: Final = 1.5  # by so much another queue must be busier to take the pla
 
 
 class AlertRules(Protocol):
-    """Says which queues have which limits."""
+    """The alert limits of queues."""
 
     def watched_for_alerts(self) -> frozenset[str] | None:
         """Return the queues that may have alerts; None: all."""
         ...
 
     def alert_limits(self, name: str) -> AlertLimits:
-        """Return from where on a queue has alerts."""
+        """Return a queue's alert limits."""
         ...
 
 
@@ -488,22 +488,22 @@ class MetricsSampler:
         self._queues = History(_QUEUE_COLUMNS)
         self._whole = History(_HOST_COLUMNS)
         self._sampled_ms: float | None = None
-        """When it sampled last, by the monotonic clock."""
+        """The time of the last sample, by the monotonic clock."""
         self._before: dict[str, tuple[int, int, int]] = {}
         self._traffic: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
         self._largest: dict[str, tuple[QueueEntry, int]] = {}
 
     def start(self) -> None:
-        """Have each step called from now on."""
+        """Schedule the samples."""
         self._broker.schedule(self, self._broker.clock.time_ms() + STEP_MS)
 
     def close(self) -> None:
-        """End. May be repeated."""
+        """Stop sampling. May be repeated."""
         self._closed = True
 
     def run_due(self, now_ms: int) -> int | None:
-        """Sample, and return when to be called again."""
+        """Take a sample, and return the time of the next one."""
         if self._closed:
             return None
         # Scheduled first, so that a fault in one sample does not end all later ones.
@@ -530,7 +530,7 @@ class MetricsSampler:
     # The timer thread
 
     def sample(self, now_ms: int) -> None:
-        """Note what is there now, and tell what is too much."""
+        """Take a sample of all queues, and send alerts."""
         counted = [(name, queue, counts_of(queue)) for name, queue in self._broker.virtual_host.queues()]
         before = self._before
         self._note(counted, before, now_ms)
@@ -559,7 +559,7 @@ class MetricsSampler:
     def _measured_sizes(
         self, counted: Sequence[tuple[str, Queue, Counts]], before: Mapping[str, tuple[int, int, int]], chosen: set[str]
     ) -> dict[str, int]:
-        """Return about how many bytes the messages of each queue take; what has not moved is not measured again."""
+        """Return the approximate number of bytes of each queue's messages; queues without traffic are not measured again."""
         known, found = self._sizes, {}
         for name, queue, counts in counted:
             depth = counts.depth
@@ -572,7 +572,7 @@ class MetricsSampler:
         return found
 
     def _rates(self, counted: Sequence[tuple[str, Queue, Counts]]) -> dict[str, tuple[float, float, float]]:
-        """Return how many messages a second came to each queue since the last sample, were delivered, and left; none at the first one."""
+        """Return each queue's arrivals, deliveries and departures a second since the last sample; none at the first one."""
         sampled_ms, self._sampled_ms = self._sampled_ms, self._broker.clock.monotonic_ms()
         seconds = 0.0 if sampled_ms is None else (self._sampled_ms - sampled_ms) / 1000
         is_first = seconds <= 0
@@ -586,7 +586,7 @@ class MetricsSampler:
         traffic = {name: value * _FADING for name, value in self._traffic.items() if name in now and value > _IDLE}
         rates = dict.fromkeys(now, _STILL)
         for name, counters in now.items():
-            # At the first sample all that was there before would seem to have come just now.
+            # At the first sample all messages that were there before would seem to be new arrivals.
             old = before.get(name, counters if is_first else (0, 0, 0))
             if counters == old:
                 continue
@@ -600,7 +600,7 @@ class MetricsSampler:
         return {} if is_first else rates
 
     def _busiest(self, depths: dict[str, int]) -> set[str]:
-        """Return the queues that have a past from now on."""
+        """Return the queues that have a time series from now on."""
         most = self._history_queues()
         if len(depths) <= most:
             return set(depths)
@@ -646,7 +646,7 @@ class MetricsSampler:
         return found
 
     def _largest_of(self, name: str, queue: Queue) -> int:
-        """Return the size of the largest message that was seen and is still there."""
+        """Return the size of the largest sampled message that is still in the queue."""
         known = self._largest.pop(name, None)
         found = [each for each in (known, largest_message(queue)) if each is not None and is_there(each[0])]
         if not found:

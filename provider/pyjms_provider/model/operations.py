@@ -1,4 +1,4 @@
-"""Statistics and operations: what an object offers beside its attributes, declared where it is implemented.
+"""Statistics and operations of managed objects, declared where they are implemented.
 
 A statistic is a property that any thread may read. An operation is a method whose parameters have types; each is described by
 ``Annotated[int, Field(description=…)]``. An operation that may take long has a parameter `progress`; one that notes its caller
@@ -25,17 +25,17 @@ _MARK: Final = "__pyjms_operation__"
 _PROGRESS: Final = "progress"
 _PERMISSIONS: Final = "permissions"
 KEPT_QUIET: Final = "x-kept-quiet"
-"""Marks a parameter whose values are in no log: `Field(json_schema_extra={KEPT_QUIET: True})`."""
+"""Marks a parameter whose values are never logged: `Field(json_schema_extra={KEPT_QUIET: True})`."""
 WRITES_TO: Final = "x-writes-to"
-"""Marks, in the schema of an argument, that it names an object beside this one, of that category, which is written to."""
+"""Marks, in the schema of an argument, that it names a sibling object of that category, which is written to."""
 _INJECTED: Final = ("by", _PROGRESS, _PERMISSIONS)
 
 
 class Progress(Protocol):
-    """Hears how far a long operation has got."""
+    """The callback for the progress of a long operation."""
 
     def __call__(self, done: int, total: int | None) -> bool:
-        """Note that `done` of `total` (None: nobody knows) is done; return False to have the rest left undone."""
+        """Report that `done` of `total` (None: unknown) is done; return False to stop the operation."""
         ...
 
 
@@ -44,16 +44,16 @@ def _go_on(done: int, total: int | None) -> bool:  # noqa: ARG001 - it is called
 
 
 NO_PROGRESS: Final[Progress] = _go_on
-"""Hears nothing, and lets the operation end."""
+"""Ignores the progress, and never stops the operation."""
 
 
 class Permissions(Protocol):
-    """Tells what the caller of an operation may do."""
+    """Decides what the caller of an operation may do."""
 
     def __call__(
         self, operation: Operation, kind: TargetKind, virtual_host: str, names: Sequence[str]
     ) -> Sequence[str]:
-        """Return those of `names` with whose targets they may do so, in their order."""
+        """Return those of `names` on whose targets the operation is allowed, in their order."""
         ...
 
 
@@ -72,16 +72,16 @@ EVERYTHING: Final[Permissions] = _all_of_them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDeclaration:
-    """What there is to know of an operation."""
+    """The declaration of an operation."""
 
     name: str
     description: str
     needs: Operation
-    """What its caller must be allowed to do with the object."""
+    """The right that its caller needs on the object."""
     changes: bool
-    """Whether anything is changed by it; one that only looks may be repeated."""
+    """Whether it changes anything; one that only reads may be repeated."""
     is_long: bool
-    """Whether it reports progress, and can be ended half way."""
+    """Whether it reports progress, and can be stopped half way."""
     parameters: Mapping[str, Any]
     """A JSON schema of the arguments, an object."""
     result: Mapping[str, Any]
@@ -92,7 +92,7 @@ class OperationDeclaration:
     """The parameters that are not the caller's: `by`, the user; `progress`; and `permissions`, the user's rights."""
 
     def read_arguments(self, where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values as the method wants them. Raises `InvalidArgumentsError`."""
+        """Convert plain values to the types of the method's parameters. Raises `InvalidArgumentsError`."""
         try:
             read = self.arguments_type.model_validate(dict(arguments))
         except ValidationError as error:
@@ -102,7 +102,7 @@ class OperationDeclaration:
         return {name: getattr(read, name) for name in type(read).model_fields}
 
     def plain_result(self, result: Any) -> Any:
-        """Return a result as JSON has it."""
+        """Return a result as JSON."""
         return self.result_type.dump_python(result, mode="json")
 
 
@@ -170,18 +170,18 @@ _T = TypeVar("_T")
 
 
 class StatisticKind(Enum):
-    """How a statistic moves."""
+    """The kind of a statistic."""
 
     GAUGE = "gauge"
     """It goes up and down, or is a text or a time."""
     COUNTER = "counter"
     """It grows as long as the object lives."""
     RATE = "rate"
-    """So many a second, lately."""
+    """A recent rate per second."""
 
 
 class Statistic(Generic[_T]):
-    """A property of a managed object that is a statistic, and all there is to know of it."""
+    """A property of a managed object that is a statistic, with its declaration."""
 
     name: str
 

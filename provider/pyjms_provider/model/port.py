@@ -1,7 +1,7 @@
 """Ports: where clients and operators reach the broker.
 
 A port is opened by a factory from outside, by its type (`Services.port_openers`), as the model knows neither transports nor
-management. What such a factory needs, a port offers: settings for the listener, who authenticates, what may be done.
+management. A port offers what such a factory needs: the listener's settings, the authenticator, the access policy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Transport(Enum):
-    """What a port is reached over."""
+    """The transport of a port."""
 
     TCP = "tcp"
     TLS = "tls"
@@ -74,7 +74,7 @@ HostName = Annotated[str, AfterValidator(_check_host)]
 
 
 class PortAttributes(Attributes):
-    """What can be chosen for any port. A change is obeyed when the port is opened next: restart it."""
+    """The attributes of any port. A change takes effect when the port is opened next: restart it."""
 
     host: str = attribute("The address to listen at; 0.0.0.0 and :: are all.", default="127.0.0.1", min_length=1)
     port: int = attribute("The number; 0: any that is free.", ge=0, le=65535)
@@ -101,7 +101,7 @@ class PortAttributes(Attributes):
 
 
 class StompPortAttributes(PortAttributes):
-    """What can be chosen for a port of STOMP clients."""
+    """The attributes of a port for STOMP clients."""
 
     port: int = attribute("The number; 0: any that is free.", default=61613, ge=0, le=65535)
     default_host: str = attribute(
@@ -125,7 +125,7 @@ class StompPortAttributes(PortAttributes):
 
 
 class HttpPortAttributes(PortAttributes):
-    """What can be chosen for a port of operators: REST, console, metrics."""
+    """The attributes of a port for operators: REST, console, metrics."""
 
     port: int = attribute("The number; 0: any that is free.", default=8161, ge=0, le=65535)
     allowed_hosts: list[HostName] = attribute(
@@ -153,14 +153,14 @@ class HttpPortAttributes(PortAttributes):
 
 
 class Port(Stoppable):
-    """Listens while it is ACTIVE."""
+    """A port, which listens while it is ACTIVE."""
 
     category = "port"
     attributes_class = PortAttributes
 
     _open: OpenPort | None = None
 
-    # What its opener asks for
+    # For its opener
 
     @property
     def chosen(self) -> PortAttributes:
@@ -170,7 +170,7 @@ class Port(Stoppable):
         return found
 
     def authenticator(self) -> Authenticator:
-        """Return who tells who somebody is. Raises `WrongStateError` if it has providers, and none is ACTIVE."""
+        """Return the authenticator of its users. Raises `WrongStateError` if it has providers, and none is ACTIVE."""
         found = [self._referred("authentication_provider", name) for name in self.chosen.authentication_providers]
         providers = [each for each in found if isinstance(each, AuthenticationProvider)]
         if providers and not any(each.state is State.ACTIVE for each in providers):
@@ -179,20 +179,20 @@ class Port(Stoppable):
 
     @property
     def lets_in_everybody(self) -> bool:
-        """Whether it has no other authentication providers than anonymous ones, whatever state they are in."""
+        """Whether all its authentication providers are anonymous ones, in whichever state."""
         names = self.chosen.authentication_providers
         found = [self._referred("authentication_provider", name) for name in names]
         return bool(found) and all(isinstance(each, AnonymousProvider) for each in found)
 
     def access(self) -> AccessPolicy:
-        """Return what may be done; without access control, nothing."""
+        """Return the access policy; without access control, one that allows nothing."""
         name = self.chosen.access_control
         found = None if name is None else self._referred("access_control", name)
         # No rules allow nothing: a port without access control is closed for everything, not open.
         return found.policy if isinstance(found, AccessControl) else RuleAccessPolicy()
 
     def listener_settings(self) -> ListenerSettings:
-        """Return what the transport needs to know. Raises `InvalidAttributesError`."""
+        """Return the settings of the listener. Raises `InvalidAttributesError`."""
         chosen = self.chosen
         wanted = frozenset(chosen.transports)
         with self._told_as_attribute(""):
@@ -284,7 +284,7 @@ class Port(Stoppable):
         # Resolved again, as a variable or the environment may have changed since the port was opened.
         self._resolve()
         self._validate_opening()
-        # All that can be wrong is tried before the port is closed, by which the caller may have come in.
+        # All checks come before the port is closed, as the caller may be connected by it.
         self._check_certificates(self.listener_settings())
         self.authenticator()
         opened, self._open = self._open, None
@@ -308,7 +308,7 @@ class Port(Stoppable):
         "what cannot be used is refused, and nothing changes."
     )
     def reload_certificates(self) -> None:
-        """Take renewed certificates. Raises `WrongStateError`, `InvalidAttributesError`: it goes on as it was."""
+        """Use renewed certificates. Raises `WrongStateError`, `InvalidAttributesError`: it goes on as it was."""
         self.configuration_thread.call(self._reload_certificates)
 
     def _reload_certificates(self) -> None:
@@ -346,13 +346,13 @@ class Port(Stoppable):
 
 
 class StompPort(Port):
-    """For STOMP clients."""
+    """A port for STOMP clients."""
 
     attributes_class = StompPortAttributes
 
     def authenticator(self) -> Authenticator:
         found = super().authenticator()
-        # Many clients send a login, such as guest, to whatever they connect to;
+        # Many clients send a login, such as guest, to any server;
         # anonymous providers alone would refuse it.
         return UncheckedLogins(found) if self.lets_in_everybody else found
 
@@ -369,7 +369,7 @@ class StompPort(Port):
 
 
 class HttpPort(Port):
-    """For operators: REST, console, metrics."""
+    """A port for operators: REST, console, metrics."""
 
     attributes_class = HttpPortAttributes
 

@@ -69,11 +69,11 @@ if TYPE_CHECKING:
 
 POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
 ALERT_FIELDS: Final = tuple(f"alert_{field.name}" for field in fields(AlertLimits))
-"""What the queue itself does not obey, but who watches over it."""
+"""The attributes that the metrics sampler obeys, not the queue itself."""
 
 
 class QueueAttributes(Attributes):
-    """What can be chosen for a queue. Times are in milliseconds; 0 means no limit unless it says otherwise."""
+    """The attributes of a queue. Times are in milliseconds; 0 means no limit unless it says otherwise."""
 
     type: QueueType = attribute(  # type: ignore[assignment]  # narrower than any category's
         "In which order messages leave. Another one can be chosen while the queue is empty and has no consumers.",
@@ -144,7 +144,7 @@ class QueueAttributes(Attributes):
 
 
 def policy_reaches(values: Mapping[str, Any]) -> Iterator[Reached]:
-    """Yield the queues that a policy sends messages to, besides the one of all dead letters."""
+    """Yield the queues to which a policy sends messages, apart from the default queue of dead letters."""
     for name, usual in (("dead_letter", QueuePolicy().dead_letter), ("expiry_queue", None)):
         chosen = values.get(name)
         if isinstance(chosen, str) and chosen != usual:
@@ -152,7 +152,7 @@ def policy_reaches(values: Mapping[str, Any]) -> Iterator[Reached]:
 
 
 class PolicyPattern(BaseModel):
-    """Which queues, or with ``topic://`` which subscriptions, have a policy that they were not given themselves."""
+    """A pattern for queues, or with ``topic://`` for subscriptions, and the policy of those without one of their own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -161,14 +161,14 @@ class PolicyPattern(BaseModel):
 
 
 def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
-    """Return the policy that the attributes say. Raises `InvalidAttributesError`."""
+    """Return the policy in the attributes. Raises `InvalidAttributesError`."""
     with told_of_attributes(where):
         return QueuePolicy(**{name: getattr(attributes, name) for name in POLICY_FIELDS})
 
 
 @contextmanager
 def told_of_attributes(where: str) -> Iterator[None]:
-    """Tell a policy that cannot be as attributes that cannot. Raises `InvalidAttributesError`."""
+    """Convert the error of an invalid policy into that of attributes. Raises `InvalidAttributesError`."""
     try:
         yield
     except PolicyError as error:
@@ -192,13 +192,13 @@ def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttr
 
 
 def alert_choices(attributes: BaseModel) -> dict[str, int]:
-    """Return what the attributes of a queue, or of a host, say of alerts, by the fields of `AlertLimits`."""
+    """Return the alert settings in the attributes of a queue, or of a host, by the fields of `AlertLimits`."""
     found = {name.removeprefix("alert_"): getattr(attributes, name) for name in ALERT_FIELDS}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def changed_fields(policy: QueuePolicy) -> dict[str, Any]:
-    """Return what a policy says beside the defaults, as plain values."""
+    """Return the fields of a policy that differ from the defaults, as plain values."""
     default = QueuePolicy()
     return {
         name: getattr(value, "value", value)
@@ -225,20 +225,20 @@ Most = Annotated[int | None, Field(ge=1, description="At most so many; none: all
 
 
 class MessagePage(BaseModel):
-    """Part of the messages that wait: fewer than were asked for where they are long, so the next page begins behind those that came."""
+    """A page of waiting messages, shorter than requested if they are long; the next page begins after the last one returned."""
 
     messages: list[MessageView]
     has_more: bool
 
 
 class Done(BaseModel):
-    """How many messages something was done with."""
+    """The number of messages that an operation has affected."""
 
     messages: int
 
 
 def chosen(selector: str | None, ids: list[str] | None) -> str | None:
-    """Return one selector that says both."""
+    """Return one selector for both conditions."""
     if ids is None:
         return selector
     if not ids:
@@ -248,7 +248,7 @@ def chosen(selector: str | None, ids: list[str] | None) -> str | None:
 
 
 class ManagedQueue(ManagedObject):
-    """A view of one queue of a running host. It costs nothing but itself."""
+    """A view of one queue of a running host, cheap to make."""
 
     category = "queue"
     attributes_class = QueueAttributes
@@ -264,7 +264,7 @@ class ManagedQueue(ManagedObject):
         self.pending = ()
         self._seen: tuple[tuple[object, ...], Snapshot] | None = None
 
-    # What it is
+    # Its state
 
     @property
     def snapshot(self) -> Snapshot:
@@ -296,7 +296,7 @@ class ManagedQueue(ManagedObject):
     def is_durable(self) -> bool:
         record = self._source.record(self.name)
         is_kept = bool(record.created_ms or record.updated_ms) and self._host.life_time == "permanent"
-        # A host with a store keeps all its queues; one in memory keeps those alone of which its node has a record.
+        # A host with a store stores all its queues; one in memory only those of which its node has a record.
         return record.attributes.get("durable", True) is not False and (self._host.keeps_queues or is_kept)
 
     def target(self) -> Target:
@@ -344,7 +344,7 @@ class ManagedQueue(ManagedObject):
 
     @statistic("Consumers.", unit="consumers")
     def consumers(self) -> int:
-        """How many consumers it has."""
+        """The number of its consumers."""
         return self._running().consumer_count
 
     def _rates(self) -> tuple[float | None, ...]:
@@ -352,7 +352,7 @@ class ManagedQueue(ManagedObject):
 
     @statistic("Messages that have come since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
     def arrived(self) -> int:
-        """How many messages have come, those among them that it had before the broker started."""
+        """The number of messages that have arrived, including those it had before the broker started."""
         return traffic_of(self._running())[0]
 
     @statistic("Messages that have left since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
@@ -361,22 +361,22 @@ class ManagedQueue(ManagedObject):
 
     @statistic("Deliveries to consumers since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
     def delivered(self) -> int:
-        """How many deliveries to consumers there were; a message that comes again counts again."""
+        """The number of deliveries to consumers; a redelivery counts again."""
         return traffic_of(self._running())[1]
 
     @statistic("Messages that come, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def arrival_rate(self) -> float | None:
-        """How many messages a second come; None: nobody has looked before."""
+        """The messages that arrive per second; None: not sampled before."""
         return self._rates()[0]
 
     @statistic("Messages that leave, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def departure_rate(self) -> float | None:
-        """How many messages a second leave; None: nobody has looked before."""
+        """The messages that leave per second; None: not sampled before."""
         return self._rates()[2]
 
     @statistic("Deliveries to consumers, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def delivery_rate(self) -> float | None:
-        """How many deliveries a second consumers get; None: nobody has looked before."""
+        """The deliveries to consumers per second; None: not sampled before."""
         return self._rates()[1]
 
     @statistic("Its alerts that hold now: too many messages, too old ones, or too large ones.")
@@ -389,7 +389,7 @@ class ManagedQueue(ManagedObject):
 
     @statistic("How long ago the oldest message was sent that waits or is held.", unit="ms", costly=True)
     def oldest_age_ms(self) -> int | None:
-        """How long ago the oldest message was sent; None: there is none, or its sender did not say."""
+        """The age of the oldest message, from when it was sent; None: there is none, or it has no timestamp."""
         oldest_ms = oldest_timestamp_ms(self._running())
         return None if oldest_ms is None else max(0, self.clock.time_ms() - oldest_ms)
 
@@ -437,7 +437,7 @@ class ManagedQueue(ManagedObject):
         message_ids: Ids = None,
         limit: Annotated[int, Field(ge=1, le=_PAGE, description="At most so many messages, the first ones.")] = 50,
     ) -> list[ExplainedMessage]:
-        """Return what a selector says of messages that nobody holds. Raises `InvalidSelectorError`, `ResourceError`."""
+        """Return the selector's results for messages that no consumer holds. Raises `InvalidSelectorError`, `ResourceError`."""
         # Compiled first, so that a wrong selector is reported although the queue is empty.
         compiled = compile_selector(selector)
         found = self._source.manager.browse(self.name, chosen(None, message_ids))
@@ -449,7 +449,7 @@ class ManagedQueue(ManagedObject):
     ) -> str:
         """Send a message, and return its id. Raises `InvalidArgumentsError`, `ResourceError`."""
         broker = self._host.embedded
-        # The run is part of it, as the counter begins again with each process.
+        # The run is part of the id, as the counter begins again with each process.
         message_id = f"ID:{broker.name}-{broker.run_id}-management-{next(_numbers)}"
         envelope = to_envelope(message, self.name, message_id, self.clock.time_ms(), self.path)
         broker.virtual_host.route(envelope, None, None)
@@ -521,7 +521,7 @@ class ManagedQueue(ManagedObject):
 
 
 def _attributes(record: ObjectRecord, policy: QueuePolicy, limits: AlertLimits) -> QueueAttributes:
-    """Return the effective attributes: what the queue obeys, and what its record says besides."""
+    """Return the effective attributes: those of the queue's policy, and the others of its record."""
     said = record.attributes
     # Without validation, as the policy has been checked, and a list shows thousands of queues.
     return QueueAttributes.model_construct(
@@ -542,7 +542,7 @@ def _consumers(source: QueueSource) -> Mapping[str, Any]:
 
 
 def _chosen(field: str, source: QueueSource) -> Mapping[str, Any]:
-    """Return a field of the queues' policies; of a queue in error what it was given, where that says so."""
+    """Return a field of all queues' policies; of a queue in error the given value, if it has one."""
     in_error = {name: source.record(name).attributes.get(field) for name in source.names_in_error()}
     return {**in_error, **{name: plain(getattr(queue.policy, field)) for name, queue in _running(source)}}
 
@@ -585,7 +585,7 @@ _COLUMNS: Final[Mapping[str, Column]] = {
     "most_deliveries": _most_deliveries,
 }
 KNOWN: Final = frozenset({*_COUNTED, *_COLUMNS})
-"""The fields that `queue_columns` knows."""
+"""The fields that `queue_columns` supports."""
 
 
 def queue_columns(source: QueueSource, fields: Iterable[str]) -> dict[str, Mapping[str, Any]]:
@@ -607,7 +607,7 @@ _FIXED: Final = ("name", "durable")
 
 
 class QueueSource(ChildSource):
-    """Of one virtual host."""
+    """The queues of one virtual host."""
 
     def __init__(self, host: ManagedHost) -> None:
         self.host = host
@@ -626,7 +626,7 @@ class QueueSource(ChildSource):
 
     @property
     def manager(self) -> QueueManager:
-        """What does things with queues. Raises `WrongStateError` while the host does not run."""
+        """The operations on queues. Raises `WrongStateError` while the host does not run."""
         return self.host.queue_manager
 
     def names(self) -> Sequence[str]:
@@ -659,7 +659,7 @@ class QueueSource(ChildSource):
     def _column(self, statistic: str) -> Mapping[str, Any]:
         declared = vars(ManagedQueue)[statistic]
         assert isinstance(declared, Statistic)
-        # One object for all queues: making one for each would cost more than what is asked of it.
+        # One object for all queues: making one for each would cost more than reading it.
         probe = ManagedQueue(self.host, self, "", self.host.id)
         found: dict[str, Any] = {}
         for probe.name in self.names():
@@ -676,26 +676,26 @@ class QueueSource(ChildSource):
         return self.host.is_running and self.host.embedded.virtual_host.find_queue(name) is not None
 
     def policy(self, name: str) -> QueuePolicy:
-        """Return what a queue obeys. Raises `UnknownObjectError`."""
+        """Return a queue's policy. Raises `UnknownObjectError`."""
         queue = self.host.embedded.virtual_host.find_queue(name) if self.host.is_running else None
         if queue is None:
             raise UnknownObjectError(f"{self.host.path} has no queue {name!r}")
         return queue.policy
 
     def names_in_error(self) -> Sequence[str]:
-        """Return the queues that were kept and could not be made."""
+        """Return the stored queues that could not be created."""
         return list(self._errors)
 
     def error(self, name: str) -> str | None:
-        """Return why a queue that was kept could not be made."""
+        """Return why a stored queue could not be created."""
         return self._errors.get(name)
 
     def kept_record(self, name: str) -> ObjectRecord | None:
-        """Return the record of a queue, None if an operator has never made or changed it; the same one until that happens."""
+        """Return the record of a queue, None if an operator has never created or changed it; the same object until that happens."""
         return self._records.get(name)
 
     def record(self, name: str) -> ObjectRecord:
-        """Return what is known of a queue, with its actual attributes."""
+        """Return a queue's record, with its actual attributes."""
         found = self._records.get(name)
         if found is None:
             # Made from the policy: a queue that was created by first use has no record.
@@ -709,7 +709,7 @@ class QueueSource(ChildSource):
         return found
 
     def alert_limits(self, name: str) -> AlertLimits:
-        """Return from where on a queue has alerts: what it says itself, and else what its host says."""
+        """Return a queue's alert limits: its own, or those of its host."""
         limits, own = self._alerts_of_host(), self._own_alerts.get(name)
         return limits if own is None else replace(limits, **own)
 
@@ -737,7 +737,7 @@ class QueueSource(ChildSource):
     # On the configuration thread
 
     def create(self, attributes: Mapping[str, Any], by: str) -> ManagedObject:
-        """Do as `ChildSource`. `InDoubtError`: there is one, and all that was said of it is kept."""
+        """Create a queue, as `ChildSource`. `InDoubtError`: it exists, and its record is stored."""
         now_ms = self.host.clock.time_ms()
         name = str(attributes.get("name", ""))
         record = ObjectRecord(
@@ -803,7 +803,7 @@ class QueueSource(ChildSource):
             return
         # Read before the change, for the case that the record cannot be written.
         old = self.policy(name)
-        # Obeyed before it is written: the record must never promise what the queue has refused.
+        # Applied before it is written: the record must never promise what the queue has refused.
         self._obey(name, policy)
         try:
             self._keep(name, record)
@@ -815,7 +815,7 @@ class QueueSource(ChildSource):
         self.host.tell(found, lambda listener: listener.attributes_changed(found, *masked))
 
     def _revive(self, name: str, record: ObjectRecord, policy: QueuePolicy) -> None:
-        """Make a queue after all that could not be made."""
+        """Create a queue that could not be created before."""
         with told_of_attributes(f"queue {name}"):
             self.manager.create(name, policy)
         self._keep(name, record)
@@ -830,17 +830,17 @@ class QueueSource(ChildSource):
             raise ObjectInUseError(error.reason) from error
 
     def delete(self, name: str) -> None:
-        """Delete a queue with its messages. Raises `ObjectInUseError`, `UnknownObjectError`; `InDoubtError`: it is gone nevertheless."""
+        """Delete a queue with its messages. Raises `ObjectInUseError`, `UnknownObjectError`; `InDoubtError`: it is deleted nevertheless."""
         made = self._found(name)
         record = self._records.get(name)
-        # The record first: a crash in between then leaves a queue, and no record that would make it again.
+        # The record first: a crash in between then leaves a queue, but no record that would create it again.
         self._forget(name)
         if name in self._errors:
             self._errors = {each: why for each, why in self._errors.items() if each != name}
         try:
             if self.is_there(name):
                 self.manager.destroy(name)
-        # The queue is gone nevertheless, so listeners are told before the doubt is raised.
+        # The queue is deleted nevertheless, so listeners are told before the doubt is raised.
         except InDoubtError:
             self._tell_gone(name, made)
             raise
@@ -861,7 +861,7 @@ class QueueSource(ChildSource):
         self.host.tell(host, lambda listener: listener.child_removed(host, made))
 
     def restore(self, records: Sequence[ObjectRecord]) -> None:
-        """Have queues again that the node's configuration has kept; those that are wrong are ERRORED and tell why."""
+        """Create the queues of the node's configuration again; faulty ones are ERRORED with the reason."""
         self._records = {**self._records, **{record.name: record for record in records}}
         # One wrong record must not keep the other queues, or the host, from being opened.
         errors: dict[str, str] = {}
@@ -880,8 +880,8 @@ class QueueSource(ChildSource):
         self._note_alerts(record.name, alert_choices(resolved))
         if not self.is_there(record.name):
             self.manager.create(record.name, policy)
-        # The journal has brought the queue back with another policy; the record
-        # says more, such as variables, and decides.
+        # The journal has restored the queue with another policy; the record
+        # holds more, such as variables, and decides.
         elif self.policy(record.name) != policy:
             self._obey(record.name, policy)
 
@@ -890,7 +890,7 @@ class QueueSource(ChildSource):
         return [record for record in self._records.values() if self._must_be_kept(record)]
 
     def put_away(self) -> list[ObjectRecord]:
-        """Return the records that a start needs again, and forget them."""
+        """Return the records that the next start needs, and forget them."""
         kept = [record for record in self._records.values() if record.attributes.get("durable", True)]
         self._records, self._errors, self._own_alerts = {}, {}, {}
         self.made.clear()
@@ -914,14 +914,14 @@ class QueueSource(ChildSource):
             return record.name
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
-        # Not from the environment: whoever may create a queue may not thereby read the broker's environment.
+        # Not from the environment: a user who may create a queue need not have the right to read the broker's environment.
         return self.host.variable_below(name, record.name)
 
     def _keep(self, name: str, record: ObjectRecord) -> None:
-        """Have a record kept, in the configuration too if it must be there."""
+        """Keep a record, and store it in the configuration if it must be there."""
         if self._must_be_kept(record):
             self.host.write_record(record)
-        # The record has said more before than it says now, and the journal alone keeps it from here on.
+        # The record held more before than it does now, and the journal alone stores the queue from here on.
         elif name in self._records and self._must_be_kept(self._records[name]):
             self.host.remove_record(record.id)
         self._records = {**self._records, name: record}
@@ -948,7 +948,7 @@ class QueueSource(ChildSource):
             each not in {"name", "type", "durable"} and each not in POLICY_FIELDS and value not in (None, {}, "")
             for each, value in record.attributes.items()
         )
-        # Writing a record writes the whole file of the node, so a queue whose policy says everything has none there.
+        # Writing a record writes the whole file of the node, so a queue that its policy describes fully has no record there.
         return not self.host.keeps_queues or says_more or _has_variables(record.attributes)
 
 

@@ -1,7 +1,7 @@
-"""Routes below a virtual host: forwarders and routers, which others run (`pyjms.spi.routes`) and operators see and steer.
+"""Routes below a virtual host: forwarders and routers, run by others (`pyjms.spi.routes`), watched and controlled by operators.
 
-A route connects to its own host within the process. While it runs, what happens to it is in its statistics; one that cannot run
-on is ERRORED with the reason, and `start` tries again.
+A route connects to its own host within the process. While it runs, its statistics show its work; one that cannot
+continue is ERRORED with the reason, and `start` tries again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RouteTarget(ImmutableModel):
 
 
 class RouteAttributes(Attributes):
-    """What all routes have. A change is obeyed at once: the route begins anew, and loses nothing by it; it does not begin anew when
+    """The attributes of all routes. A change takes effect at once: the route restarts, without loss; it does not restart when
     it is only paused or resumed.
     """
 
@@ -78,7 +78,7 @@ class RouteAttributes(Attributes):
 
 
 class ForwardAttributes(RouteAttributes):
-    """What a forwarder has, too."""
+    """The attributes of a forwarder."""
 
     targets: list[RouteTarget] = attribute("Where each message goes.", min_length=1)
 
@@ -97,7 +97,7 @@ class ForwardAttributes(RouteAttributes):
 
 
 class RulesAttributes(RouteAttributes):
-    """What a router has, too."""
+    """The attributes of a router."""
 
     rules: dict[str, Any] | None = attribute("The rules, as in a file of rules.", default=None)
     rules_file: str | None = attribute(
@@ -116,7 +116,7 @@ class RulesAttributes(RouteAttributes):
             yield self.rules_file  # which may name any
 
     def files(self) -> Iterator[str]:
-        """Yield where files of the broker's machine are named in rules that came without a file."""
+        """Yield the attributes' places, in rules without a file, that name files of the broker's machine."""
         targets = (self.rules or {}).get("targets")
         for name, each in targets.items() if isinstance(targets, Mapping) else ():
             if isinstance(each, Mapping) and "password_file" in each:
@@ -137,7 +137,7 @@ class RulesAttributes(RouteAttributes):
 
 
 def _texts(document: Any) -> Iterator[str]:
-    """Yield all texts of a document: wherever rules name a target, they may name a destination of this host."""
+    """Yield all texts of a document: wherever rules name a target, it may be a destination of this host."""
     if isinstance(document, str):
         yield document
     elif isinstance(document, Mapping):
@@ -150,7 +150,7 @@ def _texts(document: Any) -> Iterator[str]:
 
 
 class Route(Stoppable):
-    """Takes messages from a queue of its host and sends them elsewhere, while it is ACTIVE."""
+    """A route, which takes messages from a queue of its host and sends them elsewhere while it is ACTIVE."""
 
     category = "route"
     attributes_class = RouteAttributes
@@ -203,7 +203,7 @@ class Route(Stoppable):
             raise
 
     def _go_back(self) -> None:
-        """Run as before, since a change cannot be obeyed; be ERRORED if that cannot be either."""
+        """Run with the old attributes, since a change cannot be applied; become ERRORED if that fails too."""
         try:
             # The attributes are still the old ones: a change is published only after it was obeyed.
             self._on_open()
@@ -236,7 +236,7 @@ class Route(Stoppable):
         return cast("ManagedHost", self.parent)  # routes stand below virtual hosts
 
     def _ended_by_itself(self, reason: str) -> None:
-        """Hear, on the route's thread, that it cannot go on."""
+        """Handle, on the route's thread, that the route cannot continue."""
         # Submitted and not called: the configuration thread may be waiting for this very thread to end.
         self.configuration_thread.submit(lambda: self._fail_running(reason))
 
@@ -274,7 +274,7 @@ class Route(Stoppable):
 
     @statistic("Messages that wait in its source, with those that it holds.", unit="messages")
     def backlog(self) -> int:
-        """Messages that wait in its source, whether it wants them or not, and those that targets do not have yet."""
+        """Messages that wait in its source, selected or not, and those that targets have not received yet."""
         host, attributes = self._host, self.attributes
         assert isinstance(attributes, RouteAttributes)
         queue = host.embedded.virtual_host.find_queue(attributes.source) if host.is_running else None
@@ -286,12 +286,12 @@ class Route(Stoppable):
 
     @statistic("Messages that leave its source for good, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def forward_rate(self) -> float | None:
-        """How many messages a second leave; None: nobody has looked before."""
+        """The messages that leave its source per second; None: not sampled before."""
         return self._lately()[0]
 
     @statistic("Messages that targets get, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def send_rate(self) -> float | None:
-        """How many messages a second targets get; None: nobody has looked before."""
+        """The messages that targets receive per second; None: not sampled before."""
         return self._lately()[1]
 
     @statistic("Messages that have left the source for good.", unit="messages", kind=StatisticKind.COUNTER)
@@ -328,13 +328,13 @@ class Route(Stoppable):
 
 
 class ForwardRoute(Route):
-    """Each message to each target."""
+    """A forwarder: sends each message to each target."""
 
     attributes_class = ForwardAttributes
 
 
 class RulesRoute(Route):
-    """Each message to where rules send it."""
+    """A router: sends each message to the targets that its rules choose."""
 
     attributes_class = RulesAttributes
 

@@ -1,8 +1,8 @@
-"""Who the broker is, who its users are, and what they may do: key stores, authentication providers, users, access control.
+"""The security of the broker: key stores, authentication providers, users, access control.
 
-The table of `security.kinds` is the plug for authentication: a kind says what can be chosen and how it is made, and a line here
-makes it a specialisation; plug-ins call `tree.add_specialisation` with what `provider_of` makes of theirs. The user file of a
-provider is the truth: other programs may change it, too.
+The table of `security.kinds` is the extension point for authentication: a kind declares its settings and its factory, and a line
+here makes it a specialisation; plug-ins call `tree.add_specialisation` with the class that `provider_of` makes of theirs. The user
+file of a provider is authoritative: other programs may change it, too.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ class AccessRule(ImmutableModel):
 
 
 class AccessControlAttributes(Attributes):
-    """What can be chosen for access control."""
+    """The attributes of access control."""
 
     rules: list[AccessRule] = attribute("The rules, in their order; without any, nobody may do anything.", default=[])
 
 
 class Verdict(BaseModel):
-    """What somebody may do, and why."""
+    """A decision of access control, with its reason."""
 
     is_allowed: bool
     reason: str
 
 
 class AccessControl(Startable):
-    """The broker's rules; a change holds at once, for connections that are open too."""
+    """The broker's rules; a change takes effect at once, for open connections too."""
 
     category = "access_control"
     attributes_class = AccessControlAttributes
@@ -92,7 +92,7 @@ class AccessControl(Startable):
 
     @property
     def policy(self) -> AccessPolicy:
-        """What is asked; the same object as long as this one lives. While this is not ACTIVE, it allows nothing."""
+        """Its access policy; the same object as long as this one lives. While this is not ACTIVE, it allows nothing."""
         # One object for life: open connections keep it, and a change of the rules reaches them.
         return self._policy
 
@@ -135,7 +135,7 @@ class AccessControl(Startable):
 
 
 class KeyStoreAttributes(Attributes):
-    """What can be chosen for a key store."""
+    """The attributes of a key store."""
 
     certificate_file: str = attribute(
         "The certificate, followed by those of the authorities between it and the root.", min_length=1
@@ -145,7 +145,7 @@ class KeyStoreAttributes(Attributes):
 
 
 class TrustStoreAttributes(Attributes):
-    """What can be chosen for a trust store."""
+    """The attributes of a trust store."""
 
     certificate_file: str = attribute("Certificates of the authorities that are trusted.", min_length=1)
 
@@ -155,12 +155,12 @@ def _no_certificates(file: str) -> str:
 
 
 def _beside(file: str) -> str:
-    """Return how to name a file so that it is found wherever the broker is started, as by the system; empty: it is."""
+    """Return how to write a file so that it is found from any working directory, as of a system service; empty: it is."""
     return "" if Path(file).is_absolute() else f", ${{pyjms.work_dir}}/{file} for one beside its configuration"
 
 
 class _Certificates(Startable):
-    """What the two have in common: a file with certificates."""
+    """The common base of key stores and trust stores: a file with certificates."""
 
     def _read(self, file: str) -> list[x509.Certificate]:
         try:
@@ -180,7 +180,7 @@ class _Certificates(Startable):
         return self._read(found.certificate_file)
 
     def _readable(self) -> list[x509.Certificate]:
-        """Return the certificates; none if the file cannot be read any more: lists of others must not fail by that."""
+        """Return the certificates; none if the file can no longer be read: lists of other objects must not fail by that."""
         try:
             return self._certificates()
         except (InvalidAttributesError, WrongStateError):
@@ -203,7 +203,7 @@ class _Certificates(Startable):
 
 
 class KeyStore(_Certificates):
-    """A private key, and the certificates that show whose it is."""
+    """A private key with its certificates."""
 
     category = "key_store"
     attributes_class = KeyStoreAttributes
@@ -227,7 +227,7 @@ class KeyStore(_Certificates):
 
 
 class TrustStore(_Certificates):
-    """Certificates of authorities; clients with a certificate of theirs are believed."""
+    """Certificates of authorities; client certificates that they have issued are trusted."""
 
     category = "trust_store"
     attributes_class = TrustStoreAttributes
@@ -238,14 +238,14 @@ class TrustStore(_Certificates):
 
 
 class UserAttributes(Attributes):
-    """What can be chosen for a user."""
+    """The attributes of a user."""
 
     password: Secret = attribute("The password. Only its hash is kept.", default=MASK, secure=True)
     groups: list[str] = attribute("The groups that the user is in.", default=[])
 
 
 class User(ManagedObject):
-    """Somebody whom a user file knows."""
+    """A user in a user file."""
 
     category = "user"
     attributes_class = UserAttributes
@@ -354,7 +354,7 @@ class UserSource(ChildSource):
 
 
 def _check_kept(chosen: UserAttributes) -> None:
-    """Refuse what would be forgotten: a line of the file has a name, a password and groups. Raises `InvalidAttributesError`."""
+    """Refuse attributes that the file cannot hold: a line has a name, a password and groups. Raises `InvalidAttributesError`."""
     # Compared with the defaults: a form sends all attributes, also those that were left alone.
     usual = UserAttributes(name=chosen.name)
     for each in ("type", "description", "durable", "context"):
@@ -367,7 +367,7 @@ def _wrong(name: str, which: str, text: str) -> InvalidAttributesError:
 
 
 def users_of(provider: AuthenticationProvider) -> Mapping[str, ChildSource]:
-    """Return where a provider's users come from, if it keeps any itself."""
+    """Return the source of a provider's users, if it has a user file."""
     return {"user": UserSource(provider)} if provider.kind.settings is UserFileSettings else {}
 
 
@@ -375,7 +375,7 @@ _NO_USERS: Final = "# Users of a pyjms broker: name, hash of the password, group
 
 
 class AuthenticationProvider(Stoppable):
-    """Tells who somebody is, while it is ACTIVE."""
+    """Authenticates users while it is ACTIVE."""
 
     category = "authentication_provider"
     kind: AuthenticationKind[Any]
@@ -384,13 +384,13 @@ class AuthenticationProvider(Stoppable):
 
     @property
     def authenticator(self) -> Authenticator:
-        """What ports ask, however often this one is changed or stopped meanwhile; while it is not ACTIVE it knows nobody."""
+        """The authenticator for ports, which follows changes and stops of this object; while not ACTIVE it knows no user."""
         # Indirect: a port is opened once, and the provider makes a new authenticator with each change.
         return _Current(self)
 
     @property
     def current(self) -> Authenticator | None:
-        """What its attributes of this moment make; None: it is not ACTIVE."""
+        """The authenticator that its present attributes make; None: it is not ACTIVE."""
         return self._authenticator
 
     def settings(self, attributes: Attributes) -> Any:
@@ -432,7 +432,7 @@ class AuthenticationProvider(Stoppable):
 
 
 class _Current(Authenticator):
-    """Asks what a provider is now: ports stay open while it is changed, stopped and started."""
+    """Delegates to the present authenticator of a provider: ports stay open while it is changed, stopped and started."""
 
     def __init__(self, provider: AuthenticationProvider) -> None:
         self._provider = provider
@@ -449,7 +449,7 @@ class _Current(Authenticator):
         return found.authenticate(credentials, peer=peer)
 
     def forgive(self, credentials: Credentials | None, peer: str) -> None:
-        """Take back that these were wrong: another authenticator knew them."""
+        """Undo the count of a failed attempt: another authenticator has accepted the credentials."""
         found: object = self._provider.current
         if isinstance(found, Forgiving):
             found.forgive(credentials, peer)
@@ -470,7 +470,7 @@ def _field(choice: Choice) -> tuple[Any, Any]:
 
 
 def provider_of(kind: AuthenticationKind[Any]) -> type[AuthenticationProvider]:
-    """Return the managed category's specialisation for a kind."""
+    """Return the class of managed objects for a kind of authentication."""
     title = kind.name.title().replace("-", "")
     declared: dict[str, Any] = {each.name: _field(each) for each in kind.attributes}
     # Made from the kind's own declaration, so that a plug-in needs to know nothing of pydantic or of this tree.

@@ -1,4 +1,4 @@
-"""The stories of a virtual host's messages, as operators choose and read them."""
+"""The stories of a virtual host's messages: their settings, and the operation that reads them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class VisibilityFilter:
         self._known: dict[str, bool] = {}
 
     def covers(self, where: str) -> bool:
-        """Return whether they may observe the queue, topic or subscription whose channel has that name.
+        """Return whether the caller may observe the queue, topic or subscription whose channel has that name.
 
-        The name of a subscription can be read in several ways if a ``#`` or ``/`` is in its parts: then they must be allowed all of them.
+        The name of a subscription is ambiguous if a ``#`` or ``/`` is in its parts: then the caller must be allowed every reading.
         """
         # Remembered: a story names the same few places again and again, and a policy is costly to ask.
         if where not in self._known:
@@ -49,7 +49,7 @@ class VisibilityFilter:
         return self._known[where]
 
     def seen(self, event: StoryEvent) -> StoryEvent:
-        """Return a step as it may be told: without the name of where the message went, if that is hidden."""
+        """Return a step as the caller may see it: without the message's destination, if that is hidden."""
         target = event.facts.get("target")
         if not isinstance(target, str) or self.covers(target):
             return event
@@ -69,7 +69,7 @@ def _targets(where: str) -> Iterator[tuple[TargetKind, str]]:
         yield TargetKind.TOPIC, name
     for topic, subscription in _splits(name, "#") if scheme == "topic" else ():
         if "/" not in subscription:
-            # A subscriber that is connected: its number tells nothing, so the topic decides.
+            # A connected subscriber: its number tells nothing, so the topic decides.
             yield TargetKind.TOPIC, topic
         for client_id, subscribed in _splits(subscription, "/"):
             yield TargetKind.SUBSCRIPTION, str(SubscriptionKey(client_id, subscribed))
@@ -86,7 +86,7 @@ def _splits(text: str, at: str) -> Iterator[tuple[str, str]]:
 
 
 class StoryAttributes(Attributes):
-    """What can be chosen for stories."""
+    """The attributes of stories."""
 
     story: StoryLevel = attribute(
         "What is written down of messages: ends (what leaves without having been consumed), all (every step), or off.",
@@ -142,17 +142,17 @@ class StoriesView(ImmutableModel):
 
     stories: list[StoryView]
     level: str
-    """What is written down at this virtual host."""
+    """The level of recording at this virtual host."""
     since_ms: int | None
     """When the oldest file was begun that is still there; null: there is none."""
     missing: int
-    """About how many steps of whatever messages could not be written down."""
+    """The approximate number of steps, of any messages, that could not be recorded."""
     is_cut: bool
     """Whether there are more messages than were wanted."""
 
 
 def story_settings(chosen: StoryAttributes, node: str, host: str) -> StorySettings | None:
-    """Return what a broker is started with; None: stories are off."""
+    """Return the broker's settings of stories; None: stories are off."""
     if chosen.story is StoryLevel.OFF:
         return None
     return StorySettings(
@@ -165,14 +165,14 @@ def story_settings(chosen: StoryAttributes, node: str, host: str) -> StorySettin
 
 
 def _folder(name: str) -> str:
-    """Return a name as that of a folder, whatever characters are in it."""
+    """Return a name as that of a folder, with unsafe characters escaped."""
     safe = quote(name, safe=" ")
     # A name of dots alone would lead to the folder itself, or to the one above it.
     return safe.replace(".", "%2E") if not safe.strip(".") else safe
 
 
 class StoryTelling:
-    """The operation of a virtual host."""
+    """The operation `story` of a virtual host."""
 
     if TYPE_CHECKING:
         name: str
@@ -199,7 +199,7 @@ class StoryTelling:
         *,
         permissions: Permissions = EVERYTHING,
     ) -> StoriesView:
-        """Tell it, as far as it was written down, and as its caller may observe the queues and subscriptions where it happened.
+        """Return the story, as far as it was recorded, and as the caller may observe the queues and subscriptions in it.
 
         Raises `InvalidArgumentsError`, `WrongStateError`.
         """
@@ -239,7 +239,7 @@ def _tell(broker: EmbeddedBroker, wanted: StoryQuery, most: int, visibility: Vis
 
 
 def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPlace]]:
-    """Return where the messages are, by their ids: each step is known, so the last one says where to look; else everywhere."""
+    """Return the places of the messages, by their ids: if all steps are recorded, in the stories' places only, otherwise everywhere."""
     host = broker.virtual_host
     is_exact = broker.stories is not None and broker.stories.settings.level is StoryLevel.ALL
     if is_exact and all(each.events for each in stories):
@@ -272,7 +272,7 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
 
 
 def _view(story: Story, now: list[StoryPlace], visibility: VisibilityFilter) -> StoryView | None:
-    """Return what somebody may see of a message; None: it was never where they may look, or nothing is known."""
+    """Return the view of a message for the caller; None: it was never at a place that they may observe, or nothing is known."""
     events = [each for each in story.events if not each.where or visibility.covers(each.where)]
     places = [each for each in now if visibility.covers(each.where)]
     is_hidden = len(events) < len(story.events) or len(places) < len(now)

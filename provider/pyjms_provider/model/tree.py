@@ -1,4 +1,4 @@
-"""The one table of the whole tree's shape: which category stands where, its specialisations, who keeps whose configuration.
+"""The one table of the tree's shape: the place of each category, its specialisations, and whose configuration it stores.
 
 Everything that walks, shows or documents the tree reads this table. Classes are named by module, so that the table can be
 read without them; plug-ins add specialisations with `add_specialisation`.
@@ -25,15 +25,15 @@ class CategoryShape:
     parent: str | None
     summary: str
     types: Mapping[str, str] = field(default_factory=dict)
-    """By the name of the specialisation, the class that implements it: ``module:Class`` below the model."""
+    """The class that implements each specialisation, by name: ``module:Class`` below the model."""
     manages_children: bool = False
-    """Whether it keeps the configuration of all below it, down to the next one that does (Broker-J `managesChildren`)."""
+    """Whether it stores the configuration of all below it, down to the next one that does (Broker-J `managesChildren`)."""
     is_only_child: bool = False
     """Whether a parent has one of them at most."""
     is_observed: bool = False
-    """Whether objects come by themselves, from what clients do, so that nobody creates them."""
+    """Whether its objects arise from the work of clients, so that no operator creates them."""
     default_type: str | None = None
-    """What an object is that does not say; None: it must say."""
+    """The type of an object that names none; None: it must name one."""
 
 
 def _one(path: str) -> Mapping[str, str]:
@@ -277,14 +277,14 @@ def types_of(category: str) -> tuple[str, ...]:
 
 
 def add_specialisation(category: str, name: str, implementation: type[Any]) -> None:
-    """Have a category be specialised once more, by a plug-in. Raises `UnknownCategoryError`, `ValueError`."""
+    """Add a plug-in's specialisation to a category. Raises `UnknownCategoryError`, `ValueError`."""
     if name in types_of(category):
         raise ValueError(f"{category} has a specialisation {name!r} already")
     _added.setdefault(category, {})[name] = implementation
 
 
 def class_of(category: str, name: str | None) -> tuple[str, type[Any]]:
-    """Return a specialisation, `name` None: the default one, and what implements it. Raises `UnknownCategoryError`."""
+    """Return a specialisation, `name` None: the default one, and its class. Raises `UnknownCategoryError`."""
     shape = shape_of(category)
     chosen = shape.default_type if name is None or (not name and name not in types_of(category)) else name
     known = ", ".join(repr(each) for each in types_of(category))

@@ -1,7 +1,7 @@
 """A virtual host: one name space of destinations, with its messages; it owns a running `EmbeddedBroker`.
 
-Queues are the host's. Those that an operator made, and what cannot be said in a queue's policy, are kept by
-`queue.QueueSource`; nothing is made for a queue until somebody asks for it.
+The host owns its queues. `queue.QueueSource` stores those that an operator made, and attributes that a queue's policy
+cannot hold; the view of a queue is made on demand.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class VirtualHostAttributes(StoryAttributes):
-    """What can be chosen for a virtual host. Alerts and the last hour obey a change at once; all else when it is opened next."""
+    """The attributes of a virtual host. Alerts and the last hour follow a change at once, all others at the next opening."""
 
     store_url: str | None = attribute(
         "Where messages are kept: the URL of a store, without a password; none: in memory.", default=None, mutable=False
@@ -146,7 +146,7 @@ class FoundMessage(BaseModel):
 
 
 class VirtualHost(StoryTelling, Stoppable):
-    """Runs while it is ACTIVE."""
+    """A virtual host, whose broker runs while it is ACTIVE."""
 
     category = "virtual_host"
     attributes_class = VirtualHostAttributes
@@ -168,7 +168,7 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @property
     def as_object(self) -> ManagedObject:
-        """The same object, as the parent of others."""
+        """The host as the parent of other objects."""
         return self
 
     @property
@@ -181,7 +181,7 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @property
     def queue_manager(self) -> QueueManager:
-        """What does things with its queues. Raises `WrongStateError` while it does not run."""
+        """The operations on its queues. Raises `WrongStateError` while it does not run."""
         return QueueManager(self.embedded.virtual_host)
 
     @property
@@ -203,11 +203,11 @@ class VirtualHost(StoryTelling, Stoppable):
         return self._broker is not None and self._broker.virtual_host.storage is not None
 
     def write_record(self, record: ObjectRecord) -> None:
-        """Have the node keep a queue's record. Raises `StoreError`."""
+        """Store a queue's record in the node's configuration. Raises `StoreError`."""
         self._write(lambda writer: writer.put(record))
 
     def remove_record(self, gone: ObjectId) -> None:
-        """Have the node forget a queue's record. Raises `StoreError`."""
+        """Remove a queue's record from the node's configuration. Raises `StoreError`."""
         self._write(lambda writer: writer.drop(gone))
 
     # The hooks
@@ -284,11 +284,11 @@ class VirtualHost(StoryTelling, Stoppable):
             self._above.configuration_thread.submit(lose)
 
     def _lose(self, broker: EmbeddedBroker, error: ProviderError) -> None:
-        """Be ERRORED, as its broker has lost its store; who starts it takes the store again, or waits for it."""
+        """Become ERRORED, as the broker has lost its store; a start takes the store again, or waits for it."""
         if self._broker is not broker or self.state is not State.ACTIVE:
             # The host was stopped meanwhile, and perhaps started again with another broker.
             return
-        # Whatever fails to end, the broker must not serve any more.
+        # Even if an object fails to end, the broker must not serve any more.
         with ExitStack() as ends:
             ends.callback(self._fail, error, "has lost its store")
             ends.callback(self._on_stop)
@@ -334,7 +334,7 @@ class VirtualHost(StoryTelling, Stoppable):
         self._thread.stop()
 
     def close(self) -> None:
-        # A host that is not open yet is given up now, which is no failure.
+        # The opening of a host that is not open yet is cancelled, which is no failure.
         self._failure_level = logging.INFO
         # The host may be waiting for another broker to release the store.
         self._cancelled.set()
@@ -347,7 +347,7 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @property
     def sampler(self) -> MetricsSampler:
-        """What samples its queues. Raises `WrongStateError` while it does not run."""
+        """The sampler of its queues. Raises `WrongStateError` while it does not run."""
         sampler = self._sampler
         if sampler is None or self._broker is None:
             raise WrongStateError(f"{self.path} is {self.state.value}: it does not run; start it")
@@ -355,7 +355,7 @@ class VirtualHost(StoryTelling, Stoppable):
 
     @property
     def history_queues(self) -> int:
-        """How many queues have the last hour kept."""
+        """The number of queues that have a time series."""
         chosen = self.snapshot.attributes
         return chosen.history_queues if isinstance(chosen, VirtualHostAttributes) else 0
 
@@ -378,9 +378,9 @@ class VirtualHost(StoryTelling, Stoppable):
         progress: Progress = NO_PROGRESS,
         permissions: Permissions = EVERYTHING,
     ) -> list[FoundMessage]:
-        """Return the messages that nobody holds, each with its queue; it looks into one queue after the other.
+        """Return the messages that no consumer holds, each with its queue; queues are searched one after the other.
 
-        Properties tell as much as bodies do, so what its caller may not browse is not there for them.
+        Properties tell as much as bodies do, so queues that the caller may not browse are skipped.
         """
         # All names at once, as a policy with groups and patterns is costly to ask ten thousand times.
         names = permissions(Operation.BROWSE, TargetKind.QUEUE, self.name, self.queues.names())

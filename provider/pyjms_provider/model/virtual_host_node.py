@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MemoryNode(ManagingObject):
-    """Keeps its virtual host as long as the process lives; who stops it and starts it again has it back."""
+    """Keeps its virtual host in memory until the process ends; a stop and a new start preserve it."""
 
     category = "virtual_host_node"
 
@@ -29,7 +29,7 @@ class MemoryNode(ManagingObject):
 
 
 class JsonNodeAttributes(Attributes):
-    """What can be chosen for a node with a JSON file."""
+    """The attributes of a node with a JSON file."""
 
     path: str = attribute(
         "The file; it is made when it is missing.",
@@ -57,7 +57,7 @@ class JsonNode(ManagingObject):
 
 
 class StoreNodeAttributes(Attributes):
-    """What can be chosen for a node with a store of any kind."""
+    """The attributes of a node with a store of any kind."""
 
     url: str = attribute("The store, as a URL without a password: its scheme says which.", mutable=False, min_length=1)
     password: Secret | None = attribute("The password for the store.", default=None, secure=True)
@@ -70,7 +70,7 @@ class StoreNodeAttributes(Attributes):
 
 
 class StoreNode(ManagingObject):
-    """Keeps the configuration in a store: of the type `sql` in a database that SQLAlchemy's URL names, else in one that another package may bring."""
+    """Keeps the configuration in a store: with the type `sql` in a database that a SQLAlchemy URL names, otherwise in a store of another package."""
 
     category = "virtual_host_node"
     attributes_class = StoreNodeAttributes

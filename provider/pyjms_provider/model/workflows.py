@@ -1,10 +1,10 @@
-"""Stores of workflows below a virtual host, with definitions and instances as operators see them and decide about them.
+"""Workflow stores below a virtual host, with the definitions and instances that operators watch and control.
 
-Engines (`pyjms.spi.workflows`) run elsewhere, and share the store with the broker. When it cannot be reached meanwhile, what is counted is
-not known, `last_error` says why, and a request for an instance fails with that.
+Engines (`pyjms.spi.workflows`) run elsewhere, and share the store with the broker. While it cannot be reached, counts are
+unknown, `last_error` says why, and a request for an instance fails with that error.
 
-An instance is a snapshot of when it was looked up, and what is decided is done to just that revision, or not at all. A user who may
-see or administer a store may do so with all that is in it.
+An instance is a snapshot from its look-up, and a decision applies to just that revision, or fails. A user who may
+see or administer a store may do so with all objects in it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ORDERS: Final[Mapping[str, InstanceOrder]] = {
 _STATUSES: Final = frozenset(each.value for each in WorkflowStatus)
 _AT_ONCE: Final = 1_000
 LOOKED_AT_MAX = 100_000
-"""So many instances a condition that the database does not know may be tried on."""
+"""The most instances on which a condition that the database cannot evaluate is tried."""
 _MESSAGES: Final = 200
 
 Version = Annotated[int, Field(ge=0, description="Which version; 0: the newest.")]
@@ -83,11 +83,11 @@ class MessagePlace(BaseModel):
     correlation_id: str | None
     timestamp_ms: int
     is_dead: bool
-    """Whether it was given up: the queue is one of dead letters, or of events that nobody understood."""
+    """Whether it is dead: the queue is one of dead letters, or of events that could not be understood."""
 
 
 class _WorkflowView(ObservedObject):
-    """What is below a store of workflows."""
+    """An object below a workflow store."""
 
     @property
     def store(self) -> WorkflowStore:
@@ -100,7 +100,7 @@ class _WorkflowView(ObservedObject):
 
 
 class Workflow(_WorkflowView):
-    """A definition; what it tells of itself is that of its newest version."""
+    """A definition, shown as its newest version."""
 
     category = "workflow"
 
@@ -237,7 +237,7 @@ class Instance(_WorkflowView):
 
     @operation("Return what has happened to it so far.", needs=Operation.OBSERVE, changes=False)
     def history(self) -> list[WorkflowNote]:
-        """Return what has happened, in order; of a long history the last 200 lines."""
+        """Return the events of its history in order; of a long history the last 200 lines."""
         return list(self._seen.notes)
 
     @operation(
@@ -281,7 +281,7 @@ class Instance(_WorkflowView):
 
     @operation("Have it go back: what it did is compensated, the last step first.")
     def cancel(self, reason: WhyStop, revision: Revision = None, *, by: str = "") -> None:
-        """Have it go back. Raises `WorkflowStateError`, `WorkflowChangedError`."""
+        """Cancel it: it goes back. Raises `WorkflowStateError`, `WorkflowChangedError`."""
         self._steer(SteeringCommand.CANCEL, reason, revision, by)
 
     def _steer(self, command: SteeringCommand, reason: str, revision: int | None, by: str) -> None:
@@ -292,7 +292,7 @@ class Instance(_WorkflowView):
                 f"{self._seen.revision} now, so nothing was done; look at it again"
             )
         self.store.book.steer(self.name, command, reason=reason, by=by, revision=self._seen.revision)
-        # The counts are kept for a second or more, and the operator looks at once whether the decision had an effect.
+        # The counts are cached for a second or more, and the operator looks at once whether the decision had an effect.
         self.store.forget_overview()
 
     def _places(self) -> Iterator[MessagePlace]:
@@ -318,7 +318,7 @@ class Instance(_WorkflowView):
 
 
 class _Source(ChildSource):
-    """What is below one store."""
+    """The base of the sources below one store."""
 
     def __init__(self, store: WorkflowStore) -> None:
         self._store = store
@@ -367,7 +367,7 @@ class InstanceSource(_Source):
         return None if found is None else Instance(self._store, found)
 
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
-        """Return None: nobody looks through millions for an id; instances are found by their names."""
+        """Return None: millions of instances are not searched for an id; they are found by their names."""
         return None
 
     def columns(self, fields: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -409,14 +409,14 @@ class InstanceSource(_Source):
 
 
 _FRESH_MS: Final = 1_000
-"""So long a look at all counts: each object of a list asks for them."""
+"""The time for which an overview is valid at least: each object of a list asks for it."""
 _SHARE: Final = 20
 _STALE_MS: Final = 5_000
-"""A look takes one part in so many of the time, however many instances there are, unless counts became too old by that."""
+"""Counting takes at most 1/`_SHARE` of the time, for any number of instances, unless counts would become older than this."""
 
 
 class WorkflowStoreAttributes(Attributes):
-    """What can be chosen for a store of workflows. A change is obeyed at once."""
+    """The attributes of a workflow store. A change takes effect at once."""
 
     store_url: str = attribute(
         "The database that the engines share: an SQLAlchemy URL without a password.", min_length=1
@@ -429,10 +429,10 @@ class WorkflowStoreAttributes(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOverview:
-    """What was found when the store was looked over."""
+    """The definitions and counts of a store at one moment."""
 
     until_ms: float
-    """By the monotonic clock: so long it is good enough."""
+    """The time until which it is valid, by the monotonic clock."""
     definitions: Mapping[str, Sequence[WorkflowDefinition]]
     """All versions by the name, the newest last."""
     counts: Mapping[str, Mapping[WorkflowStatus, int]]
@@ -444,7 +444,7 @@ class StoreOverview:
 
 
 class WorkflowStore(Stoppable):
-    """Shows workflows while it is ACTIVE."""
+    """A workflow store, open while it is ACTIVE."""
 
     category = "workflow_store"
     attributes_class = WorkflowStoreAttributes
@@ -505,7 +505,7 @@ class WorkflowStore(Stoppable):
         return found
 
     def _until_ms(self, begun_ms: float) -> float:
-        """Return how long what was begun then, and has ended now, need not be done again."""
+        """Return until when the result of a count that began at `begun_ms`, and has ended now, is valid."""
         now_ms = self.clock.monotonic_ms()
         took_ms = now_ms - begun_ms
         # Where counting takes long it is done less often.
