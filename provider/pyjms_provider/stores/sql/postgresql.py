@@ -1,9 +1,8 @@
-"""PostgreSQL: one connection that holds an advisory lock and writes, others that read.
+"""PostgreSQL: one connection holds an advisory lock and writes, others read.
 
-Who holds the lock is the broker; what it commits on that very connection it commits as the holder, or not at all. When the
-connection is lost, so is the lock. It is taken again if nobody else had it in the meantime, which `epoch` in the table of
-meta data tells; and as the server gives the lock only when the old connection is gone, it is then settled what became of a
-commit that was under way.
+The broker commits on the very connection that holds the lock, so each commit is that of the holder, or fails. When the connection
+is lost, so is the lock. The broker takes it again unless another one has held the store in the meantime, as `epoch` in the table of
+meta data shows. The server grants the lock only when the old session has ended, so a commit that was under way is decided then.
 """
 
 from __future__ import annotations
@@ -57,54 +56,54 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.batch import Batch, Row
 
 
-# How long a thread waits for an answer of PostgreSQL's server. A server that is stopped, or whose disk hangs, still
-# confirms what it is sent, as its system does that. So no time-out of the network ends the wait, and the writer, all
-# later writers and the close of the broker would wait without end. Here each wait has an end: a connection on which
-# nothing has moved for so long is given up, and is reported as lost (decision 0212). A server that works on one long
-# statement sends nothing either, so it is asked by another connection before.
+# The timeout for answers of PostgreSQL's server. If a server is stopped, or its disk hangs, its system still confirms
+# received packets. So no timeout of the network ends the wait, and the writer, all later writers and the close of the
+# broker would wait without end. Here each wait has an end: a connection without any traffic for that time is closed, and
+# reported as lost (decision 0212). A server that works on a long statement sends nothing either, so another connection
+# first asks whether it is working.
 
 _T = TypeVar("_T")
 
 ANSWER_OPTION: Final = "pyjms_answer_timeout"
-"""The option of a store's URL that says how long the server may be silent, in seconds."""
+"""The option of a store's URL for the answer timeout, in seconds."""
 DEFAULT_LIMIT_MS: Final = 30_000.0
-"""As long as the system waits for the confirmation of what was sent."""
+"""The default answer timeout: as long as the system waits for the confirmation of sent packets (tcp_user_timeout)."""
 CLOSING_MS: Final = 10_000.0
-"""So long, at most, once the store is about to be closed."""
+"""The upper limit of the answer timeout while the store is being closed."""
 UNLOCKING_MS: Final = 1_000.0
-"""So long for who frees the lock: when the connection is closed the server does that, too, a moment later. And for all others once somebody
-has waited for `CLOSING_MS` in vain."""
+"""The timeout for releasing the lock: the server also releases it a moment after the connection is closed. Once a wait of `CLOSING_MS` has
+failed, it applies to all other connections."""
 ASKING_MS: Final = 5_000.0
-"""So long for the answer whether the server is at work for another connection; and before for connecting, as it does by default."""
+"""The timeout for the query whether the server is working for another connection; connecting for it has the same timeout by default."""
 _AT_WORK: Final = (
     "SELECT state = 'active' AND coalesce(wait_event_type NOT IN ('Lock', 'Client') AND wait_event <> 'SyncRep', true), "
     "set_config('synchronous_commit', 'local', true), pg_logical_emit_message(true, 'pyjms', '') "
     "FROM pg_stat_activity WHERE pid = %s"
 )
-"""Whether a process of the server's is at work, and waits neither for others, nor for its client, nor for a stand-by server. The record
-that changes nothing has the server force its log: one whose disk hangs does not answer this."""
+"""Whether a backend is active, and waits neither for a lock, nor for its client, nor for a standby server. The empty record makes the
+server force its log: a server whose disk hangs does not answer this query."""
 
 
 class AnswerTimeout:
-    """That of one store, for all connections to its server. All calls may come from any thread."""
+    """The answer timeout of one store, shared by all connections to its server. Safe to use from any thread."""
 
     def __init__(self, clock: Clock, limit_ms: float = DEFAULT_LIMIT_MS, *, cancelled: Signal | None = None) -> None:
-        """`limit_ms`: how long a connection may be silent that was asked something. `cancelled`: what ends the opening."""
+        """`limit_ms`: how long the server may take for an answer. `cancelled`: the signal that ends the opening of the store."""
         self.clock = clock
         self.limit_ms = limit_ms
         self.has_given_up = False
-        """The server was silent while the store is about to be closed: nobody connects to it any more, and who is connected waits for
-        `UNLOCKING_MS`. Not for less: perhaps it is well, and was slow with one statement."""
+        """Whether a wait has timed out during the close: no new connections are made, and open ones wait for `UNLOCKING_MS`, as the
+        server may be well and only have been slow with one statement."""
         self._closing_since_ms: float | None = None
         self._cancelled = cancelled
 
     def hasten(self) -> None:
-        """Hear that the store is about to be closed. May be repeated."""
+        """Shorten all waits, as the store is about to be closed. May be repeated."""
         if self._closing_since_ms is None:
             self._closing_since_ms = self.clock.monotonic_ms()
 
     def may_last(self) -> bool:
-        """Return whether a wait may go on beyond its time if the server is at work: nobody ends the start, or closes the store."""
+        """Return whether a wait may exceed its limit while the server works: not while the store is closed or its opening cancelled."""
         return self._closing_since_ms is None and not self._was_cancelled()
 
     def connect(self, *arguments: Any, **options: Any) -> TimeoutConnection:
@@ -117,24 +116,24 @@ class AnswerTimeout:
             connection = TimeoutConnection.connect(*arguments, **options)
         except psycopg.errors.ConnectionTimeout:
             # Only during a close: while the store is in use, a server that was silent
-            # once may be back at the next attempt.
+            # once may answer at the next attempt.
             self.has_given_up = self._closing_since_ms is not None
             raise
         forget_in_children(connection)
-        # Set after the connection is open: while it is being opened, psycopg's own `connect_timeout` ends the wait.
+        # Set once the connection is open: until then, psycopg's own `connect_timeout` ends the wait.
         connection.answer_timeout = self
         connection.connect_beside = partial(self.connect, *arguments, **{**options, "autocommit": True})
         return connection
 
     def lack(self, silent_ms: float, limit_ms: float) -> str | None:
-        """Return why nobody waits any more on a connection that was silent for so long, and may be for `limit_ms`; None: he does."""
-        # Only a wait without a limit is ended this way; all others end by themselves.
+        """Return why a wait that has lasted for `silent_ms` must end, given its limit; None: it may go on."""
+        # Cancelling ends only waits without a limit; all others end by themselves.
         if math.isinf(limit_ms) and self._was_cancelled():
             return "the start was cancelled"
         silence = f"the server has not answered for {silent_ms / 1000:.1f} s"
         if self._closing_since_ms is not None:
             limit_ms = min(limit_ms, UNLOCKING_MS if self.has_given_up else CLOSING_MS)
-            # Counted from the beginning of the close at the earliest, as an answer may be about to come.
+            # The time before the beginning of the close does not count, as an answer may be about to arrive.
             if min(silent_ms, self.clock.monotonic_ms() - self._closing_since_ms) >= limit_ms:
                 self.has_given_up = True
                 return f"{silence}, and the store is being closed"
@@ -145,43 +144,43 @@ class AnswerTimeout:
     def _was_cancelled(self) -> bool:
         if self._cancelled is None or not self._cancelled.wait(0):
             return False
-        # The wait has used up the signal; it is set again for the next thread that asks.
+        # The wait has reset the signal; it is set again for the next caller.
         self._cancelled.set()
         return True
 
 
 class TimeoutConnection(psycopg.Connection[Any]):
-    """A connection that is closed, with an `OperationalError`, when the server does not answer for too long."""
+    """A connection that is closed, with an `OperationalError`, when the server does not answer in time."""
 
     answer_timeout: AnswerTimeout | None = None
-    """Whose limits it has; None: it is being opened."""
+    """The timeout of the store; None: the connection is being opened."""
     limit_ms: float | None = None
-    """How long it may be silent; infinite: as long as the server needs, unless the start is cancelled or the store closed.
+    """The limit of a wait for an answer; infinite: no limit, unless the start is cancelled or the store closed.
 
-    None: as long as `answer_timeout` has it, and then on if the server is at work for it."""
+    None: the limit of `answer_timeout`, extended as long as the server works for this connection."""
     connect_beside: Callable[[], TimeoutConnection]
     """Opens another connection to the same server."""
 
     def forget(self) -> None:
-        """Let go of its socket in a child of this process, which must not keep the store's lock when its parent dies."""
-        # The error says that the connection is closed, so there is no socket.
+        """Release the socket in a child process, which must not keep the store's lock when its parent dies."""
+        # After an error the connection is closed, so there is no socket.
         with suppress(psycopg.Error):
             let_go(self.pgconn.socket)
 
     def wait(self, gen: Generator[Any, Any, _T], *arguments: Any, **options: Any) -> _T:
-        """Do as psycopg, which resumes `gen` when the connection is ready, and each tenth of a second while it is not."""
+        """Run psycopg's wait, which resumes `gen` when the connection is ready and every tenth of a second otherwise, with a timeout."""
         if self.answer_timeout is None:
             return super().wait(gen, *arguments, **options)
         return super().wait(self._watched(gen, self.answer_timeout), *arguments, **options)
 
     def _watched(self, gen: Generator[Any, Any, _T], timeout: AnswerTimeout) -> Generator[Any, Any, _T]:
-        # Most answers come at once, so the clock is read only after a tenth of a second without one.
+        # Most answers arrive immediately, so the clock is read only after a tenth of a second without one.
         silent_since_ms: float | None = None
         limit_ms = math.inf
         try:
             awaited = next(gen)
             while True:
-                # psycopg sends a false value here after each tenth of a second in which nothing has moved.
+                # psycopg sends a false value here after each tenth of a second without any traffic.
                 ready = yield awaited
                 if ready:
                     silent_since_ms = None
@@ -193,12 +192,12 @@ class TimeoutConnection(psycopg.Connection[Any]):
                         limit_ms = timeout.limit_ms if self.limit_ms is None else self.limit_ms
                     lack = timeout.lack(now_ms - silent_since_ms, limit_ms)
                     if lack is not None:
-                        # Asked by another connection: a server that is at work on a long
+                        # `_is_served` asks on another connection: a server that works on a long
                         # statement sends nothing on this one.
                         if self.limit_ms is None and timeout.may_last() and self._is_served():
                             limit_ms = timeout.clock.monotonic_ms() - silent_since_ms + timeout.limit_ms
                         else:
-                            # The answer may have come while the server was asked.
+                            # The answer may have arrived while the server was asked.
                             ready = yield awaited
                             if not ready:
                                 self._abandon(lack)
@@ -209,15 +208,15 @@ class TimeoutConnection(psycopg.Connection[Any]):
             return result
 
     def _abandon(self, lack: str) -> NoReturn:
-        # The state of the connection is unknown, and a late answer would be taken for that of the next statement.
+        # The state of the connection is unknown: a late answer would be taken for that of the next statement.
         self.pgconn.finish()
         raise psycopg.OperationalError(lack)
 
     def _is_served(self) -> bool:
-        """Return whether the server says that it is at work for this connection."""
+        """Ask the server on another connection whether it is working for this one."""
         try:
             with closing(self.connect_beside()) as beside:
-                # Without a limit of its own this question could itself ask whether the server is at work, without end.
+                # With a limit of its own, as otherwise this query's timeout would lead to the same query again, without end.
                 beside.limit_ms = ASKING_MS
                 found = beside.execute(_AT_WORK, (self.info.backend_pid,)).fetchone()
         except psycopg.Error:
@@ -227,7 +226,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
 
 @contextmanager
 def without_timeout(connection: Connection) -> Iterator[None]:
-    """Let the server answer as late as it needs to, as it upgrades a schema, or begins to read all that is kept."""
+    """Let the server answer as late as it needs to, while it upgrades a schema or begins to read all stored messages."""
     driver: Any = connection.connection.driver_connection
     driver.limit_ms = math.inf
     try:
@@ -237,14 +236,14 @@ def without_timeout(connection: Connection) -> Iterator[None]:
 
 
 SETTLE_MS: Final = 10_000
-"""How long a commit whose outcome is unknown waits for the server to come back, before it is in doubt."""
+"""How long a commit whose outcome is unknown waits for the server to return before it is in doubt."""
 RETRY_MS: Final = 100
 _CONNECTING_S: Final = 10.0
-"""So much longer a thread waits for another one's reader than that for the server, and a new connection after it."""
+"""A wait for a reader in use lasts this much longer than the answer timeout: until its user has timed out, and a new connection is open."""
 _UNFORCED_MS: Final = 1000
-"""A write is forced if one before it was not, and is older: so little has to be kept that a dying server may forget."""
+"""A write is forced if an earlier unforced one is older than this, so that few batches must be kept for a replay after the server's death."""
 _LOCK_CLASS: Final = 0x706A6D73
-"""The first half of the key of the advisory lock: the letters of pjms. The second is the schema's."""
+"""The first half of the key of the advisory lock: the letters pjms. The second half is a hash of the schema's name."""
 _LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
 _ME: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
@@ -255,25 +254,25 @@ _OPENING: Final = (
 _LOCKED_OPENING: Final = (
     _OPENING + ", set_config('idle_in_transaction_session_timeout', '4000', true) FOR SHARE OF pyjms_meta"
 )
-"""The same, and who opens it waits for the transaction: for less than its lock_timeout, should the transaction's machine vanish now."""
+"""`_OPENING`, with a lock that makes the next opening wait for this transaction: for less than its lock_timeout even if the transaction's machine vanishes."""
 _FETCH: Final = 2000
 _FORCE: Final = "SELECT pg_logical_emit_message(true, 'pyjms', '')"
-"""Changes nothing, but its commit has what was committed before as safe as a forced commit: a server that had waited for its stand-by server
-to have a commit lets others see it when that wait is ended."""
+"""Changes nothing, but its forced commit makes all earlier commits as safe as itself: when the wait of a commit for a standby server is ended,
+the commit becomes visible without being safe."""
 _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 
 
 class LockConnection:
-    """The connection that holds the advisory lock, while it lives; opened again when it was lost."""
+    """The connection that holds the advisory lock; it is opened again after it was lost."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self.lease = Lease(clock)
-        """Ends with the connection; who has used that renews it."""
+        """Ends with the connection, and is renewed after each successful use of it."""
         self._engine = engine
         self._lent: PoolProxiedConnection | None = None
         self._backend: Row | None = None
         self.epoch: int | None = None
-        """Of the opening whose lock this is; None: not yet known."""
+        """The epoch of this opening; None: not yet known."""
 
     @property
     def connection(self) -> psycopg.Connection[Row] | None:
@@ -285,21 +284,21 @@ class LockConnection:
 
     def acquire(self) -> bool:
         """Connect, and take the lock; return whether it was free. Raises `LostStoreError`, errors of the driver."""
-        # The old connection first: the new one would find the lock taken by this broker itself.
+        # The old connection is closed first: otherwise the new one would find the lock held by this broker itself.
         self.release()
         lent = self._engine.raw_connection()
         connection: Any = lent.driver_connection
         try:
-            # Outside a transaction: an advisory lock lives as long as the session,
-            # and an open transaction would hold up VACUUM.
+            # Outside a transaction: the advisory lock lasts as long as the session,
+            # and an open transaction would block VACUUM.
             connection.autocommit = True
             is_free = bool(connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0])
-            # Also when the lock is not free: a greater epoch says at once that
+            # Also when the lock is not free: a greater epoch proves that
             # the store is lost, and no retry can help.
             self._check_epoch(connection)
             if not is_free and self._backend is not None:
-                # Our own lost session, which the server still takes for alive. Its
-                # process id alone may be another's by now.
+                # End the broker's own lost session, which the server considers alive. It is identified by
+                # its start, too, as the process id may have been reused.
                 connection.execute(_END, self._backend)
             backend = connection.execute(_ME).fetchone()
         except Exception:
@@ -322,7 +321,7 @@ class LockConnection:
             )
 
     def acquire_again(self) -> psycopg.Connection[Row]:
-        """Connect after the connection was lost. Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver."""
+        """Connect again after a loss, and take the lock. Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver."""
         is_free = self.acquire()
         connection = self.connection
         if not is_free or connection is None:
@@ -330,7 +329,7 @@ class LockConnection:
         return connection
 
     def confirm(self) -> None:
-        """Raise `UnavailableStoreError`, or an error of the driver, if the connection was lost, so that another broker may have the lock."""
+        """Check that the connection, and so the lock, was not lost. Raises `UnavailableStoreError`, errors of the driver."""
         connection = self.connection
         if connection is None:
             raise UnavailableStoreError("the connection that holds the store was lost while it was opened; try again")
@@ -338,7 +337,7 @@ class LockConnection:
         connection.execute("SELECT 1")
 
     def unlock(self) -> None:
-        """Free the lock, and close the connection. Closing alone frees it a moment later, when the server notices."""
+        """Release the lock, and close the connection. The close alone releases it a moment later, when the server notices."""
         connection: Any = self.connection
         if connection is not None:
             connection.limit_ms = UNLOCKING_MS
@@ -347,8 +346,8 @@ class LockConnection:
         self.release()
 
     def release(self) -> None:
-        """Close the connection, and so free the lock. May be repeated."""
-        # First: no thread may deliver a message without a write once the lock can be another broker's.
+        """Close the connection, which releases the lock. May be repeated."""
+        # The lease first: no thread may deliver a message without a write once another broker may have the lock.
         self.lease.end()
         lent, self._lent = self._lent, None
         if lent is not None:
@@ -357,14 +356,14 @@ class LockConnection:
 
 
 class _Postgresql(Database):
-    """What holders and others have in common."""
+    """The common part of both kinds of database: the store, and the table of paged-out messages."""
 
     name: ClassVar[str] = "postgresql"
     reading_options: ClassVar[Mapping[str, str]] = {"isolation_level": "REPEATABLE READ"}
     errors = (psycopg.Error, SQLAlchemyError, OverflowError, ValueError, TypeError)
 
     def __init__(self, engine: Engine, where: str, timeout: AnswerTimeout) -> None:
-        """`engine` commits each statement by itself; `where` names the database; `timeout`: of the engine's connections."""
+        """`engine`: in autocommit mode; `where`: the name of the database; `timeout`: that of the engine's connections."""
         super().__init__(engine, where)
         self.readers = Readers(where, wait_s=max(WAIT_S, timeout.limit_ms / 1000 + _CONNECTING_S))
         self._where = where
@@ -387,14 +386,14 @@ class _Postgresql(Database):
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
-        # No limit until the connection is closed: all stored messages come by it, and the server may sort them first.
+        # No limit until the connection is closed: it reads all stored messages, which the server may have to sort first.
         connection.limit_ms = math.inf
-        # One snapshot for all queries, so that messages and entries are of the same state.
+        # One snapshot for all queries, so that messages and entries are consistent.
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         names = count()
 
         def run(query: str) -> Iterator[Row]:
-            # A named cursor stays at the server: without one, psycopg fetches all rows before it returns the first.
+            # A named cursor is a server-side one: otherwise psycopg fetches all rows before it returns the first.
             cursor = cursors.enter_context(connection.cursor(name=f"stream_{next(names)}"))
             cursor.itersize = _FETCH
             return iter(cursor.execute(query))
@@ -410,7 +409,7 @@ class _Postgresql(Database):
 
 
 class PostgresqlDatabase(_Postgresql):
-    """One schema of one database."""
+    """The store in one schema of a database."""
 
     def __init__(
         self,
@@ -429,10 +428,10 @@ class PostgresqlDatabase(_Postgresql):
         self._clock = clock
         self._forces = forces
         self._unforced: list[Batch] = []
-        """Written since the last forced one, oldest first: to be written again when the server has died."""
+        """The batches written since the last forced one, oldest first; they are written again after the server has crashed."""
         self._unforced_ms = math.inf
         self._is_in_use = False
-        """A thread writes, or was ended by a second signal while it did: then nobody knows in which state the connection is."""
+        """A thread writes, or was ended by a second signal during a write: then the state of the connection is unknown."""
         self._closing = Signal()
         self._read_many = _by_ids(engine, t.MESSAGE)
 
@@ -440,14 +439,14 @@ class PostgresqlDatabase(_Postgresql):
         steps = batch.steps(self)
         if not steps:
             return
-        # Before the write: the lease counts from a moment at which the lock was certainly held.
+        # Read before the write: the lease must count from a time at which the lock was certainly held.
         begun_s = self.lease.now_s()
         connection = self._ready()
         now_ms = self._clock.monotonic_ms()
-        # After a second without a forced write this one is forced, so that few batches have to be kept for a replay.
+        # After a second without a forced write this one is forced, so that few batches must be kept for a replay.
         force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
-        # Set over the whole write, and cleared by no `finally`: a second signal
-        # leaves it set, and `_ready` then reconnects.
+        # Set during the whole write, and not cleared in a `finally`: after a second signal
+        # it is still set, and `_ready` reconnects.
         self._is_in_use = True
         try:
             lost = self._write(connection, steps, force=force)
@@ -468,8 +467,8 @@ class PostgresqlDatabase(_Postgresql):
         begun_s = self.lease.now_s()
         connection = self._ready()
         try:
-            # While the lease is valid the socket tells enough. After a pause the
-            # end of the connection may be lost on its way.
+            # While the lease is valid, checking the socket is enough. After a suspension, the
+            # packet that ended the connection may have been lost.
             if not (is_alive(connection) if self.lease.is_valid else self._answers(connection)):
                 self._connect_again()
         except self.errors as error:
@@ -477,7 +476,7 @@ class PostgresqlDatabase(_Postgresql):
         self.lease.renew(begun_s)
 
     def _answers(self, connection: psycopg.Connection[Row]) -> bool:
-        """Ask the server. While the machine stood still, the end of a connection may have been told to nobody, and what is sent by it tells first."""
+        """Return whether the server answers. If the connection ended while the machine was suspended, only sending something shows it."""
         try:
             connection.execute("SELECT 1")
         except psycopg.Error:
@@ -486,7 +485,7 @@ class PostgresqlDatabase(_Postgresql):
 
     def _note_written(self, batch: Batch, now_ms: float, *, force: bool) -> None:
         if force:
-            # A forced commit makes all commits before it safe: the server's log is written in order.
+            # A forced commit makes all earlier commits safe: the server's log is written in order.
             self._unforced.clear()
             self._unforced_ms = math.inf
         elif self._forces:
@@ -494,10 +493,10 @@ class PostgresqlDatabase(_Postgresql):
             self._unforced_ms = min(self._unforced_ms, now_ms)
 
     def _ready(self) -> psycopg.Connection[Row]:
-        """Return the connection for the next write. Raises `StoreError`, `LostStoreError` among them."""
+        """Return the connection for the next write, connecting again if necessary. Raises `StoreError`, also `LostStoreError`."""
         if self._is_in_use:
-            # A second signal has ended a write, which may still be on its way. Others may see what it wrote, so the
-            # next write is forced, on a connection that gets the lock only after the old session has ended.
+            # A second signal has ended a write, which may still be under way. Others may see its rows, so the next
+            # write is forced, on a new connection that gets the lock only after the old session has ended.
             self._lock_connection.release()
             self._unforced_ms = -math.inf
             self._is_in_use = False
@@ -511,18 +510,18 @@ class PostgresqlDatabase(_Postgresql):
         if self._timeout.has_given_up:
             return False
         if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
-            # The wait has used up the signal; it is set again for the next retry.
+            # The wait has reset the signal; it is set again for the next retry.
             self._closing.set()
             return False
         return self._clock.monotonic_ms() < until_ms
 
     def _connect_again(self) -> psycopg.Connection[Row]:
-        """Take the lock again, and write what the server may have forgotten if it has died.
+        """Take the lock again, and rewrite the unforced batches, which a crashed server may have lost.
 
         Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver. Then there is no connection.
         """
         connection = self._lock_connection.acquire_again()
-        # Before anything else is written: a server that died may have forgotten commits that this broker relies on.
+        # Before anything else is written: a crashed server may have lost commits that this broker relies on.
         if self._unforced:
             try:
                 write(connection, merge(self._unforced).steps(self), force=True)
@@ -538,7 +537,7 @@ class PostgresqlDatabase(_Postgresql):
     def _write(
         self, connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collection[Row]]], *, force: bool
     ) -> Exception | None:
-        """Write; return the error of a connection that was lost, perhaps after the commit. Raises `StoreError` when the server refused it."""
+        """Write; return the error if the connection was lost, perhaps after the commit. Raises `StoreError` when nothing was written."""
         try:
             write(connection, steps, force=force)
         # A paged-out message could not be read, so nothing was committed.
@@ -546,7 +545,7 @@ class PostgresqlDatabase(_Postgresql):
             self._take_back(connection)
             raise
         except self.errors as error:
-            # The connection is still good, so the transaction is rolled back and the error concerns this batch alone.
+            # The connection is still usable: the transaction is rolled back, and only this batch has failed.
             if was_refused(error):
                 self._take_back(connection)
                 raise self.understand(error) from error
@@ -557,19 +556,19 @@ class PostgresqlDatabase(_Postgresql):
         try:
             take_back(connection)
         except psycopg.Error:
-            self._lock_connection.release()  # which does the same
+            self._lock_connection.release()  # the end of the session rolls back, too
 
     def _settle(
         self, batch: Batch, steps: Sequence[tuple[str, Collection[Row]]], cause: Exception, *, force: bool
     ) -> None:
         """Find out whether the connection was lost before the commit or after it; if before, write again.
 
-        Changes without a witness may be written again in any case.
+        A batch without a witness may be written twice, and is always written again.
         """
         until_ms = self._clock.monotonic_ms() + SETTLE_MS
         while True:
             try:
-                # The server gives the lock only after the old session has ended, so
+                # The server grants the lock only after the old session has ended, so
                 # the lost commit is decided from here on.
                 connection = self._connect_again()
                 if self._was_written(connection, batch, force=force):
@@ -577,7 +576,7 @@ class PostgresqlDatabase(_Postgresql):
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
             except (*self.errors, UnavailableStoreError):
-                # Without an answer to the look the outcome is still unknown; the next attempt connects again.
+                # Without an answer the outcome is still unknown; the next attempt connects again.
                 self._lock_connection.release()
             else:
                 if self._write(connection, steps, force=force) is None:
@@ -593,12 +592,12 @@ class PostgresqlDatabase(_Postgresql):
     def _was_written(self, connection: psycopg.Connection[Row], batch: Batch, *, force: bool) -> bool:
         witness = batch.witness
         message = batch.first_message
-        # A message's id is used once, so its row proves that the whole batch was committed.
+        # A message's id is used only once, so its row proves that the whole batch was committed.
         if message is not None:
             witness = (self.statements.has_message, (message,))
         if witness is None or connection.execute(_sql(witness[0]), witness[1]).fetchone() is None:
             return False
-        # The old commit may be visible without being forced; this forces the server's log up to it.
+        # The old commit may be visible without being forced; this forces the server's log including it.
         if force:
             write(connection, [(_FORCE, [()])], force=True)
         return True
@@ -611,7 +610,7 @@ class PostgresqlDatabase(_Postgresql):
         self._closing.set()
 
     def close(self) -> None:
-        # First: a stand-by broker need not wait until all readers are closed.
+        # The lock first, so that a stand-by broker need not wait until all readers are closed.
         self._lock_connection.unlock()
         self.close_readers()
 
@@ -645,12 +644,12 @@ class UnloggedDatabase(_Postgresql):
 
 
 def _sql(statement: str) -> Any:
-    """Return a statement as psycopg's types want it: it was compiled, and holds nothing that somebody else wrote."""
+    """Return a statement in the type that psycopg requires. It is compiled from the schema, and contains no text from outside."""
     return statement
 
 
 def _by_ids(engine: Engine, table: Table) -> str:
-    """Return the query of payloads by a list of ids."""
+    """Return the query for payloads by a list of ids."""
     ids = bindparam("ids", type_=ARRAY(BigInteger))
     # One array parameter: the statement's text is the same for any number of ids, so the server prepares it once.
     return str(select(table.c.id, table.c.payload).where(table.c.id == any_(ids)).compile(dialect=engine.dialect))
@@ -664,10 +663,10 @@ def fetch_many(database: Database, statement: str, ids: Sequence[ReferenceId]) -
 
 
 def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collection[Row]]], *, force: bool) -> None:
-    """Do `steps` in one transaction, and in one round trip."""
+    """Execute `steps` in one transaction, and in one round trip."""
     handled = sys.exception()
     try:
-        # Sent as one: without a pipeline each statement, BEGIN and COMMIT included, would be a round trip.
+        # In a pipeline: otherwise each statement, including BEGIN and COMMIT, would be a round trip.
         with connection.pipeline():
             cursor = connection.cursor()
             cursor.execute("BEGIN")
@@ -680,14 +679,14 @@ def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collec
         interrupt = _interrupt_behind(error, handled)
         if interrupt is None:
             raise
-        # The interrupt itself goes on: psycopg's error would look like a lost connection, and the write be repeated.
+        # The interrupt itself is raised: psycopg's error would look like a lost connection, and the write be repeated.
         raise interrupt from None
 
 
 def _interrupt_behind(error: BaseException, handled: BaseException | None) -> BaseException | None:
-    """Return what interrupted the thread, if an error came of that: psycopg raises one when it then cannot leave its pipeline.
+    """Return the interrupt that has caused `error`, or None: psycopg raises an error when it cannot leave its pipeline after an interrupt.
 
-    `handled`: what the thread was handling before, which is behind all that it raises.
+    `handled`: the exception that the thread was already handling, which is in the context of all that it raises.
     """
     behind: BaseException | None = error
     while behind is not None and behind is not handled:
@@ -698,10 +697,10 @@ def _interrupt_behind(error: BaseException, handled: BaseException | None) -> Ba
 
 
 def take_back(connection: psycopg.Connection[Row]) -> None:
-    """Roll back what a failed pipeline has begun, with what psycopg holds to be prepared since then. Raises errors of the driver.
+    """Roll back a failed pipeline, and have psycopg forget the statements that it believes prepared. Raises errors of the driver.
 
-    The server prepares nothing behind the statement that fails. psycopg does not look, and would have each write that needs such a statement
-    be refused. It forgets all of that in `rollback`, if there is something to roll back, but not with every ROLLBACK that it executes.
+    The server prepares no statement after the one that fails. psycopg believes that they are prepared, and each later write with one of
+    them would be refused. It forgets them in `rollback`, if a transaction is open, but not when a ROLLBACK is merely executed.
     """
     if connection.pgconn.transaction_status == TransactionStatus.IDLE:
         connection.execute("BEGIN", prepare=False)
@@ -709,9 +708,9 @@ def take_back(connection: psycopg.Connection[Row]) -> None:
 
 
 def is_alive(connection: psycopg.Connection[Row]) -> bool:
-    """Return False if the server, or the system, has ended a connection that nobody uses now. Takes a microsecond, and no round trip."""
+    """Return False if the server or the system has ended this idle connection. Takes a microsecond, and no round trip."""
     try:
-        # Twice: what the server said last is read before the end of the connection is.
+        # Twice: the first read may get the server's last message, and only the second one the end of the connection.
         for _ in range(2):
             connection.pgconn.consume_input()
             connection.pgconn.is_busy()
@@ -721,23 +720,23 @@ def is_alive(connection: psycopg.Connection[Row]) -> bool:
 
 
 def was_refused(error: Exception) -> bool:
-    """Return whether nothing was written for certain: the server refused a statement, or the driver did before it was sent.
+    """Return whether certainly nothing was written: the server refused a statement, or the driver did before it was sent.
 
-    All else may come after the server has committed, also while the connection still looks open. An error that ends the session
-    is one of these: the server may have answered COMMIT just before.
+    All other errors may occur after the server has committed, even while the connection looks open. Among them are errors that end the
+    session: the server may have answered COMMIT just before.
     """
     if not isinstance(error, psycopg.Error):
         # These errors are about a value that the driver could not send.
         return isinstance(error, (OverflowError, ValueError, TypeError))
-    # Without a code the error is the driver's own; these three kinds may come after the COMMIT was sent.
+    # An error without a code is the driver's own; these three kinds may occur after the COMMIT was sent.
     if error.sqlstate is None:
         return not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
-    # The severity in English: the server translates the other one. FATAL ends the session, perhaps after the commit.
+    # The untranslated severity. FATAL ends the session, perhaps after the commit.
     return error.diag.severity_nonlocalized == "ERROR" and not error.sqlstate.startswith(_ABOUT_CONNECTIONS)
 
 
 _ABOUT_CONNECTIONS: Final = ("08", "57P")
-"""How the codes of errors begin that speak of the connection or of the server, and of no statement."""
+"""The first characters of the codes of errors about the connection or the server, rather than a statement."""
 _UNUSABLE: Final = (
     sqlstates.InsufficientPrivilege,
     sqlstates.InvalidCatalogName,
@@ -746,12 +745,12 @@ _UNUSABLE: Final = (
     sqlstates.UndefinedTable,
 )
 _USER_REFUSED: Final = ("authentication failed", "no password supplied", "no pg_hba.conf entry")
-"""What the server, or its library, says of who may not come in; the driver knows no code of such an error."""
+"""Texts of the server or its library about a user who may not log in; these errors have no code in the driver."""
 _DAMAGED: Final = (sqlstates.DataCorrupted, sqlstates.IndexCorrupted)
 
 
 def understand(error: Exception, where: str) -> StoreError:
-    """Return what an error of PostgreSQL, of its driver or of SQLAlchemy means."""
+    """Translate an error of PostgreSQL, of its driver or of SQLAlchemy into a `StoreError` that says what to do."""
     if isinstance(error, StoreError):
         return error
     cause = error.orig if isinstance(error, DBAPIError) else error
@@ -763,7 +762,7 @@ def understand(error: Exception, where: str) -> StoreError:
             f"{where} cannot be used: {text}. See that user and password are right, which a broker's configuration has as "
             f"store_password, and that pg_hba.conf of the server lets this user in from here"
         )
-    # Errors while connecting have no code in psycopg, so the text has to tell.
+    # Errors while connecting have no code in psycopg, so the text decides.
     if isinstance(cause, _UNUSABLE) or "does not exist" in text:
         return UnusableStoreError(
             f"{where} cannot be used: {text}. The database must exist, and the user must be allowed to create and write tables"
@@ -782,9 +781,9 @@ def understand(error: Exception, where: str) -> StoreError:
     return StoreError(f"{where}: {text}; nothing was written")
 
 
-# The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock.
-# Nothing is probed while an answer is on its way that nobody confirms: for that there is a timeout of its own, without
-# which the system tries for a quarter of an hour.
+# With these options the server notices that a holder's machine has vanished, and no writer waits for ever for an
+# application's lock. Keep-alive probes are not sent while data is unconfirmed: tcp_user_timeout covers that, without
+# which the system retries for a quarter of an hour.
 _SESSION: Final = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000 "
     "-c lock_timeout=5000 -c application_name=pyjms"
@@ -801,7 +800,7 @@ _SETTINGS: Final = (
     "SELECT current_schema(), count(set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on' ELSE '0' END, false)) "
     "FROM pg_settings WHERE name = 'idle_session_timeout' OR (name = 'synchronous_commit' AND setting = 'off')"
 )
-"""Whatever the server has for all: an idle holder keeps its lock, and what is forced is forced. Not every version knows both names."""
+"""Overrides the server's defaults, so that an idle holder keeps its lock, and forced writes are forced. Not every version has both settings."""
 _LONGEST_S: Final = 86_400
 _IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
 _LOCKING: Final = (
@@ -810,11 +809,11 @@ _LOCKING: Final = (
     "WHERE granted AND pid <> pg_backend_pid() AND pg_stat_activity.datname = current_database() "
     "AND relnamespace = current_schema()::regnamespace AND relname LIKE :prefix ORDER BY pid"
 )
-"""Who has locks on tables of ours."""
+"""The sessions with locks on the store's tables."""
 
 
 def open_postgresql(request: OpenRequest) -> tuple[PostgresqlDatabase, Paging, Meta]:
-    """Return the database, held, and how it was left. Raises as `open_journal`."""
+    """Open and lock the database; return it with its paging and its meta data. Raises as `open_journal`."""
     url = request.url
     where = url.set(password=None, query={}).render_as_string()
     timeout = timeout_of(url, request.clock, request.cancelled)
@@ -838,7 +837,7 @@ def open_postgresql(request: OpenRequest) -> tuple[PostgresqlDatabase, Paging, M
 
 
 def timeout_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> AnswerTimeout:
-    """Return how long to wait for answers, as a store's URL says; `cancelled` ends its opening. Raises `UrlError`."""
+    """Return the answer timeout that a store's URL sets; `cancelled` ends the opening of the store. Raises `UrlError`."""
     request = url.query.get(ANSWER_OPTION)
     if request is None:
         return AnswerTimeout(clock, cancelled=cancelled)
@@ -850,8 +849,8 @@ def timeout_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> Answe
 
 
 def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
-    """Return an engine whose connections notice that the server is gone, or does not answer. Raises `UnsupportedStoreError`."""
-    # SQLAlchemy hands everything in `connect_args` to the driver, after what the URL says itself.
+    """Return an engine whose connections notice that the server is lost or does not answer. Raises `UnsupportedStoreError`."""
+    # SQLAlchemy passes `connect_args` to the driver, and they override options in the URL.
     request = {name: value for name, value in _CONNECTING.items() if name not in url.query}
     # The user's options come last, so that they win over those of `_SESSION`.
     options = url.query.get("options", "")
@@ -862,7 +861,7 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
             connect_args=request,
-            # A connection may have been ended while it was in the pool.
+            # The server may have ended a connection while it was in the pool.
             pool_pre_ping=True,
             **POOL_OPTIONS,
         )
@@ -871,7 +870,7 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> object:
-        # Autocommit from the beginning: `_begin_session` would otherwise leave a transaction open.
+        # Autocommit from the beginning: otherwise `_begin_session` would leave a transaction open.
         connection = timeout.connect(*arguments, **{**options, "autocommit": True})
         try:
             _begin_session(connection, url)
@@ -884,9 +883,9 @@ def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
 
 
 def _begin_session(connection: TimeoutConnection, url: URL) -> None:
-    """Have a new connection do what a store needs. Raises `UnusableStoreError`, errors of the driver."""
+    """Apply the settings that a store needs to a new connection, and check its schema. Raises `UnusableStoreError`, errors of the driver."""
     (schema, _) = connection.execute(_SETTINGS).fetchone() or (None, 0)
-    # Without a schema the key of the lock is NULL, and the lock would seem to be another broker's.
+    # Without a schema the key of the lock is NULL, and the lock would seem to be held by another broker.
     if schema is None:
         raise UnusableStoreError(
             f"{url.set(password=None, query={}).render_as_string()} has no schema to keep the store in: "
@@ -895,7 +894,7 @@ def _begin_session(connection: TimeoutConnection, url: URL) -> None:
 
 
 def _take_over(holding: LockConnection, engine: Engine, where: str, request: OpenRequest) -> Meta:
-    """Take the lock, and have the schema ready. Raises `StoreError`; another attempt may follow."""
+    """Take the lock, and prepare the schema. Raises `StoreError`; another attempt may follow."""
     try:
         # The lock before the schema, so that only its holder creates or migrates it.
         _hold(holding, engine, where)
@@ -906,12 +905,12 @@ def _take_over(holding: LockConnection, engine: Engine, where: str, request: Ope
         ):
             prepare_schema(connection, where, is_shared=request.is_shared)
             # From here on, a broker that takes the lock waits for this transaction;
-            # one that has taken it before is found now.
+            # one that has taken it before is detected here.
             holding.confirm()
             meta = take(connection, describe_holder(request.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:
-        # Unlocked explicitly: a closed connection keeps the lock for a moment, and the next attempt would find it held.
+        # Released explicitly: after a mere close the lock stays for a moment, and the next attempt would find it held.
         holding.unlock()
         raise _understand(error, engine, where) from error
     return meta
@@ -926,38 +925,38 @@ def _holder_of(engine: Engine) -> str:
     try:
         with engine.connect() as connection:
             holder: Any = connection.execute(select(t.META.c.holder)).scalar()
-    # Only a name for the error message: the holder may just be creating its tables.
+    # The holder may just be creating its tables; its name is only needed for an error message.
     except SQLAlchemyError:
         holder = None
     return str(holder or "another broker")
 
 
 def _empty_paged(connection: Connection) -> None:
-    """Have an empty table for paged-out messages, also while somebody reads it, as `pg_dump` does from its beginning to its end."""
+    """Create the table of paged-out messages, or empty it, even while another session such as `pg_dump` reads it."""
     t.PAGED.create(connection, checkfirst=True)
     if connection.exec_driver_sql(_IS_LOGGED, (t.PAGED.name,)).scalar():
         connection.execute(text(f"ALTER TABLE {t.PAGED.name} SET UNLOGGED"))
     if connection.scalar(select(t.PAGED.c.id).limit(1)) is None:
         return
     try:
-        # A savepoint: without it a lock that is not free would abort the whole transaction.
+        # A savepoint: otherwise a lock that is not free would abort the whole transaction.
         with connection.begin_nested():
             connection.execute(text(f"LOCK TABLE {t.PAGED.name} IN ACCESS EXCLUSIVE MODE NOWAIT"))
-            # TRUNCATE takes the same time however many rows there are.
+            # The time of TRUNCATE does not depend on the number of rows.
             connection.execute(text(f"TRUNCATE {t.PAGED.name}"))
     except DBAPIError as error:
         if not _is_locked(error):
             raise
-        # A reader such as pg_dump holds the table for as long as it runs; deleting waits for no reader.
+        # A reader such as pg_dump holds its lock for as long as it runs; DELETE does not wait for readers.
         connection.execute(delete(t.PAGED))
 
 
 def _understand(error: Exception, engine: Engine, where: str) -> StoreError:
-    """Return what an error means, and if it came of another's locks, who that is."""
+    """Translate an error; if it was caused by a lock, name the sessions that hold locks."""
     if not _is_locked(error):
         return understand(error, where)
     try:
-        # By a connection of its own: the transaction that failed runs no more queries.
+        # On a connection of its own: the failed transaction runs no more queries.
         with engine.connect() as connection:
             found = connection.execute(text(_LOCKING), {"prefix": f"{t.PREFIX}%"}).all()
     except SQLAlchemyError:

@@ -1,4 +1,4 @@
-"""What is found in a database when it is opened; entries come in a stream, without their bodies."""
+"""Recovery: reads the records of a database at its opening; the entries are streamed, without bodies."""
 
 from __future__ import annotations
 
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.sql.database import Database
 
-# The rows of small tables at a start. A damaged file of SQLite may have anything in any column, and one such row must
-# not keep the rest from starting. So rows are read as the driver has them, also text that is not UTF-8, and those with
-# values that pyjms never writes are logged and skipped.
+# Reading the small tables. A damaged file of SQLite may have anything in any column, and one such row must not prevent
+# the start. So rows are read as the driver returns them, even with text that is not UTF-8, and rows with values that
+# pyjms never writes are logged and skipped.
 
 UNDECODABLE: Final = "surrogateescape"
-"""How text that is no UTF-8 is read here: what stands for its bytes is never in text that pyjms has written (`text_to_column`)."""
+"""The error handler for text that is not UTF-8: it decodes to lone surrogates, which text written by pyjms never has (`text_to_column`)."""
 _log = logging.getLogger("pyjms.store")
 
 
 def whole_rows(connection: Connection, table: Table, *order: Column[Any]) -> Sequence[Row[Any]]:
-    """Return the rows that can be understood; all others are told to the log."""
+    """Return the rows that are intact; all others are logged."""
     found = []
     for row in all_rows(connection, table, *order):
-        # One damaged row of a small table must not keep the whole broker from starting.
         if is_whole(table, row):
             found.append(row)
         else:
@@ -60,8 +59,8 @@ def whole_rows(connection: Connection, table: Table, *order: Column[Any]) -> Seq
 
 
 def all_rows(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[Row[Any]]:
-    """Yield all rows, with the values that the driver has."""
-    # As text on the driver: SQLAlchemy's types would fail at the first value that is not of its column's type.
+    """Yield all rows, with the values that the driver returns."""
+    # Executed as text: SQLAlchemy's types would fail at the first value that is not of its column's type.
     query = select(table).order_by(*order)
     yield from connection.exec_driver_sql(str(query.compile(dialect=connection.dialect)))
 
@@ -72,7 +71,7 @@ def is_whole(table: Table, row: Row[Any]) -> bool:
 
 
 def tell_damage(table: Table, row: Row[Any], what: str) -> None:
-    """Tell the log of a row that cannot be understood, and `what` becomes of it."""
+    """Log a damaged row; `what` says what happens to it."""
     _log.error(
         "PYJMS-STORE-10 a row of %s has values that pyjms never writes, so the file is damaged; %s: %r",
         table.name,
@@ -85,7 +84,7 @@ def _fits(column: Column[Any], value: Any) -> bool:
     if value is None:
         return bool(column.nullable)
     kind = column.type
-    # Before Integer: SQLite has booleans as 0 and 1.
+    # Before Integer, as SQLite stores booleans as 0 and 1.
     if isinstance(kind, Boolean):
         return type(value) in {bool, int} and value in {0, 1}
     # The exact type, as Python's bool is an int, too.
@@ -93,23 +92,23 @@ def _fits(column: Column[Any], value: Any) -> bool:
         return type(value) is int
     if isinstance(kind, LargeBinary):
         return isinstance(value, (bytes, memoryview))
-    # Half a surrogate pair stands for a byte that is not UTF-8 (`UNDECODABLE`).
+    # A lone surrogate stands for a byte that is not UTF-8 (`UNDECODABLE`).
     return type(value) is str and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 _RUN: Final = 10_000
-"""So many messages are read at a time; as often, progress is told."""
+"""The number of messages that are read at a time, and after which progress is reported."""
 _PRIORITIES: Final = 10
 _KINDS: Final = frozenset(kind.value for kind in AddressKind)
 _SERIALS_END: Final = 1 << 62
-"""No mark has come so far: a higher serial is damaged, and there would be none above it."""
+"""A serial this high is damaged: no store has written so many, and there would be no room for later ones."""
 _HIGHEST: Final = 2**53
-"""No queue has a higher number."""
+"""The highest number of a queue; a higher one is damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredRecords:
-    """All but the entries."""
+    """Everything that recovery finds, except for the entries."""
 
     queues: Sequence[QueueRecord]
     branches: Sequence[RecoveredBranch]
@@ -118,7 +117,7 @@ class RecoveredRecords:
     marks: Sequence[tuple[QueueNumber, int, ReferenceId]]
     groups: Sequence[RecoveredGroup]
     lost_groups: Sequence[GroupNumber]
-    """Those whose rows are damaged: what they held is their queues' again."""
+    """The groups with damaged rows; their messages go back to their queues."""
     stages: Sequence[RecoveredStage]
     stage_markers: Sequence[tuple[str, int]]
     last_id: ReferenceId
@@ -127,9 +126,9 @@ class RecoveredRecords:
 
 
 def read_records(connection: Connection) -> RecoveredRecords:
-    """Return what was kept, but for the entries of messages. What is damaged is passed over, and the log tells of it."""
+    """Return all records except for the entries of messages. Damaged rows are logged and skipped."""
     marks = whole_rows(connection, t.MARK)
-    # With the quarantined ones: an id that is used again would replace a quarantined message's row.
+    # Including quarantined messages: if an id were used again, it would replace the row of a quarantined message.
     highest = [connection.scalar(select(func.max(column))) or 0 for column in (t.MESSAGE.c.id, t.SET_ASIDE.c.id)]
     groups, lost_groups = read_groups(connection)
     return RecoveredRecords(
@@ -141,7 +140,7 @@ def read_records(connection: Connection) -> RecoveredRecords:
         ],
         duplicates=_duplicates(connection),
         marks=[(QueueNumber(row.queue), row.priority, ReferenceId(row.message)) for row in marks],
-        # With the marks: new messages below a mark would be flagged as redelivered.
+        # Including the marks: new messages below a mark would be flagged as redelivered.
         last_id=ReferenceId(max(*highest, *(row.message for row in marks))),
         groups=groups,
         lost_groups=lost_groups,
@@ -150,24 +149,24 @@ def read_records(connection: Connection) -> RecoveredRecords:
             for number, record in read_stages(connection)
         ],
         stage_markers=read_markers(connection),
-        # Branches and staged units share one count, as both stand in the column `branch` of a message.
+        # Branches and staged units share one count, as the column `branch` of a message refers to both.
         last_branch=max(connection.scalar(select(func.max(each.c.number))) or 0 for each in (t.BRANCH, t.STAGE)),
     )
 
 
 def _queues(connection: Connection) -> list[QueueRecord]:
-    """Return all queues. One whose row is damaged has another name: its messages are there, to be moved to where they belong.
+    """Return all queues. A queue with a damaged row gets another name, so that an operator can move its messages.
 
-    Of two of one name the newer one has it: if the file is whole, the older one was destroyed.
+    Of two queues of one name the newer one keeps it: if the file is intact, the older one was deleted.
     """
     found: dict[object, QueueRecord] = {}
-    # From the newest on, which keeps its name.
+    # From the newest to the oldest, as the newest keeps its name.
     for row in reversed(list(all_rows(connection, t.QUEUE, t.QUEUE.c.number))):
         is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
         record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
         # A damaged name may be that of another queue.
         if record is None or (record.address, record.subscription) in found:
-            # A name by number: the queue has the same name at each start, so that an operator finds it again.
+            # Named by its number: the queue has the same name at each start, so that an operator finds it again.
             name = f"damaged queue {row.number}"
             while (Address(AddressKind.QUEUE, name), None) in found:
                 name += ", too"
@@ -210,7 +209,7 @@ def _duplicates(connection: Connection) -> list[DuplicateMark]:
     return [
         DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms, row.serial)
         for row in whole_rows(connection, t.DUPLICATE)
-        # A damaged serial near 2**63 would leave no numbers for later ones.
+        # A damaged serial near 2**63 would leave no room for later ones.
         if row.kind in _KINDS and 0 < row.serial < _SERIALS_END
     ]
 
@@ -221,7 +220,7 @@ def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber,
     places = select(t.ENTRY).where(t.ENTRY.c.message.in_(select(t.MESSAGE.c.id).where(of_branch)))
     entries = _entries(
         connection.execute(_messages().where(of_branch)),
-        # Read as a whole: a branch is what one transaction has sent, not a store.
+        # Read at once: a branch is one transaction, and no larger than that.
         _Places(iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all())),
         [],
     )
@@ -244,14 +243,14 @@ def _messages() -> Select[Any]:
     message = t.MESSAGE.c
     return select(
         *(message.id, message.queue, message.priority, message.expiration, message.deliver_at, message.reliable),
-        # The length and not the payload: recovery needs the size for memory limits,
-        # and a message's body only on delivery.
+        # The length and not the payload: recovery needs the size for memory limits;
+        # the body is read only on delivery.
         *(message.deliveries, func.length(message.payload)),
     ).order_by(message.id)
 
 
 def read_places(connection: Connection, reference_id: ReferenceId) -> str:
-    """Return the queues and durable subscriptions that a message is in, for a reader."""
+    """Return the names of the queues and durable subscriptions of a message, for logs and operators."""
     numbers = (
         select(t.MESSAGE.c.queue)
         .where(t.MESSAGE.c.id == reference_id)
@@ -268,9 +267,9 @@ def read_places(connection: Connection, reference_id: ReferenceId) -> str:
 def read_entries(
     database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
 ) -> RecoveredRuns:
-    """Return all entries, which are read as they are asked for. Raises `StoreError` then.
+    """Return all entries, which are read lazily during the iteration; `StoreError` is raised there.
 
-    `set_aside` is told at the end which messages have rows that cannot be understood.
+    `set_aside` is called at the end with the ids of messages with damaged rows.
     """
     return RecoveredRuns(_read_runs(database, progress, set_aside))
 
@@ -278,12 +277,12 @@ def read_entries(
 def _read_runs(
     database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
 ) -> Iterator[Sequence[RecoveredEntry] | RecoveredRun]:
-    # Literals: the driver's cursor takes no parameters of SQLAlchemy, and all values are integers.
+    # Literals, as the driver's cursor takes no parameters of SQLAlchemy, and all values are integers.
     def text(query: Select[Any]) -> str:
         return str(query.compile(dialect=database.engine.dialect, compile_kwargs={"literal_binds": True}))
 
     message = t.MESSAGE.c
-    # Messages of undecided branches and units are read with these, and are in no queue yet.
+    # Messages of undecided branches and units are in no queue yet, and are read with their branch or unit.
     in_queues = message.branch.is_(None)
     count = 0
     bad: list[ReferenceId] = []
@@ -292,19 +291,19 @@ def _read_runs(
         rows = stream(
             text(select(_lane(), message.id, func.length(message.payload)).where(in_queues).order_by(message.id))
         )
-        # Payloads stay in the database: a million messages must be known without being in memory.
+        # Payloads stay in the database: a million messages must be recovered without loading them.
         while found := list(islice(rows, _RUN)):
             others: dict[ReferenceId, list[RecoveredEntry]] = {}
             lanes, ids, sizes = zip(*found, strict=True)
-            # The count is one call in C: a backlog of one queue and priority then needs no loop over its messages.
+            # `count` is one call in C: a backlog of one queue and priority needs no loop over its messages.
             if lanes.count(lanes[0]) == len(lanes) and lanes[0] is not None:
                 count += len(ids)
                 yield _run(lanes[0], ids, sizes)
                 progress(count)
                 continue
             if None in lanes:
-                # The same ids once more, with all columns: only messages with more
-                # than a queue and a size pay for them.
+                # A second query for the same ids, with all columns: only messages with more
+                # than a queue and a size need it.
                 span = message.id.between(ids[0], ids[-1])
                 for entry in _entries(stream(text(_messages().where(in_queues, span, _lane().is_(None)))), places, bad):
                     others.setdefault(entry.reference.id, []).append(entry)
@@ -319,10 +318,10 @@ def _read_runs(
 
 
 def _lane() -> ColumnElement[int | None]:
-    """Return what is the same for messages of one `RecoveredRun`; NULL for messages of which there is more to know.
+    """Return the expression for the lane of a message: a number for its queue and priority; NULL if other columns matter, too.
 
-    A file of SQLite may hold anything in any column. Numbers come before all else there, so that none of these
-    conditions holds for something else; those that are not whole are left out, too.
+    Messages of one lane can be in one `RecoveredRun`. A file of SQLite may hold anything in any column. It sorts numbers before all
+    other values, so these conditions are false for other values; the comparisons with casts exclude fractions.
     """
     message = t.MESSAGE.c
     is_plain = and_(
@@ -342,13 +341,13 @@ def _lane() -> ColumnElement[int | None]:
 def _in_order(
     found: Sequence[tuple[int | None, int, int]], others: Mapping[ReferenceId, list[RecoveredEntry]]
 ) -> Iterator[list[RecoveredEntry] | RecoveredRun]:
-    """Yield runs of the rows that have a lane, and `others`, those of each queue and priority in the order of their ids."""
+    """Yield runs of the rows with a lane, and `others`; the messages of each queue and priority come in the order of their ids."""
     lanes: dict[int, list[tuple[int, int]]] = {}
     for lane, message_id, size in found:
         if lane is not None:
             lanes.setdefault(lane, []).append((message_id, size))
         elif message_id in others:
-            # The runs so far are yielded first: within a queue and priority, ids must come in ascending order.
+            # The runs so far are yielded first: within a queue and priority, ids must be ascending.
             yield from starmap(_run_of, lanes.items())
             lanes = {}
             yield others[ReferenceId(message_id)]
@@ -365,16 +364,16 @@ def _run(lane: int, ids: Sequence[int], sizes: Sequence[int]) -> RecoveredRun:
 
 
 class _Places:
-    """The entries of messages that are in several queues, by message."""
+    """A stream of the entries of messages in several queues, read by message."""
 
     def __init__(self, rows: Iterator[Any]) -> None:
-        # A damaged row belongs to no message.
+        # Damaged rows are skipped.
         self._rows = (row for row in rows if all(type(value) is int for value in row))
         self._next = next(self._rows, None)
 
     def of(self, message: ReferenceId) -> Iterator[Any]:
-        """Yield the rows of a message; messages must be asked for in the order of their ids."""
-        # Both streams are sorted by id, so one pass is enough; entries without a message are passed over.
+        """Yield the rows of a message; must be called for messages in the order of their ids."""
+        # Both streams are sorted by id, so one pass is enough; entries without a message are skipped.
         while self._next is not None and self._next[0] <= message:
             if self._next[0] == message:
                 yield self._next
@@ -382,12 +381,12 @@ class _Places:
 
 
 def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -> Iterator[RecoveredEntry]:
-    """Yield the entries of `messages`; those that are in several queues have them in `places`. Both come by id.
+    """Yield the entries of `messages`; `places` has the entries of those in several queues. Both are sorted by id.
 
-    A file of SQLite may hold anything in any column, so the values are looked at; what has impossible ones goes to `bad`.
+    A file of SQLite may hold anything in any column, so the values are checked; ids of rows with impossible ones are added to `bad`.
     """
     for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size in messages:
-        # SQLite's columns take values of any type, and the core would fail at a wrong one at some later time.
+        # SQLite's columns take values of any type, and the core would fail later at a value of a wrong type.
         is_whole = type(priority) is type(expiration_ms) is type(deliver_at_ms) is type(deliveries) is type(size) is int
         if not (is_whole and 0 <= priority < _PRIORITIES and (queue is None or type(queue) is int)):
             bad.append(message_id)
@@ -407,7 +406,7 @@ def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -
 
 
 def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Sequence[GroupNumber]]:
-    """Return the reader groups, by number, with what they hold; and the numbers of those that are damaged."""
+    """Return the reader groups, by number, with their reservations; and the numbers of the damaged ones."""
     rows = whole_rows(connection, t.RESERVED, t.RESERVED.c.group_number, t.RESERVED.c.number)
     held = {
         group: [(row.number, ReferenceId(row.message), row.deliveries) for row in found]
@@ -420,7 +419,7 @@ def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Seque
             found.append(RecoveredGroup(record=_group(row), reserved=held.get(row.number, [])))
         else:
             tell_damage(t.GROUP, row, "what the reader group held is its queue's again")
-            # The number is SQLite's row id, which is an integer even where the rest of the row is damaged.
+            # The number is SQLite's row id, which is an integer even if the rest of the row is damaged.
             lost.append(GroupNumber(row.number))
     return found, lost
 
@@ -457,5 +456,5 @@ def read_stages(connection: Connection) -> Sequence[tuple[int, StageRecord]]:
 
 
 def read_markers(connection: Connection) -> Sequence[tuple[str, int]]:
-    """Return the last epoch of each sink."""
+    """Return the last promoted epoch of each sink."""
     return [(text_from_column(row.sink) or "", row.epoch) for row in whole_rows(connection, t.STAGE_MARKER)]
