@@ -1,4 +1,4 @@
-"""What another policy changes in a queue that is in use."""
+"""Applying another policy to a queue in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DEL
 def is_another_kind(queue: QueueCore, policy: QueuePolicy) -> bool:
     """Return whether `policy` makes another kind of queue. Raises `DestinationInUseError` if the queue is used. The lock is held."""
     messages = sum(map(queue.state.count, _STATES))
-    # Those fields say how messages are ordered and who may take them, which cannot change under messages and consumers.
+    # Those fields decide the order and the distribution of messages, which cannot change under messages and consumers.
     changed = [name for name in _FIXED if getattr(policy, name) != getattr(queue.policy, name)]
     if changed and (messages or len(queue.consumers)):
         raise DestinationInUseError(
@@ -31,11 +31,11 @@ def is_another_kind(queue: QueueCore, policy: QueuePolicy) -> bool:
 
 
 def change_rules(queue: QueueCore, policy: QueuePolicy) -> None:
-    """Change what may be changed while messages and consumers are there. The lock is held."""
+    """Apply the changes that are possible while there are messages and consumers. The lock is held."""
     if queue.rules is None and needs_rules(policy):
         queue.rules = QueueRules(policy)
     if queue.rules is not None:
-        # Only limits need each message. The others stay compact: to materialize a million takes as long as to load them.
+        # Only limits need each message. Otherwise messages stay compact: to materialize a million takes as long as to load them.
         states = _STATES if policy.is_limited else ()
         held = [entry.reference for state in states for entry in queue.state.entries(state)]
         queue.rules.change(policy, held, queue.store.retrieve)

@@ -1,9 +1,9 @@
 """The state of one channel: the union of its messages' states (JBoss Messaging Core §2).
 
-Holds references only. Its containers follow the states, so counts cost nothing: available NEW messages are in the
+Holds references only. There is a container for each state, so counts cost nothing: available NEW messages are in the
 `PriorityQueueEntryList`, NOT_COMMITTED and DELIVERED ones in dictionaries, and those that are pushed to receivers are found by id.
 
-A machine without a lock: its channel calls it under the channel's own. Each method first asks `TRANSITIONS`.
+No lock of its own: its channel calls it under the channel's. Each method first looks up `TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.message_trace import MessageTrace
     from pyjms_provider.core.store import MessageStore, PersistenceManager
 
-# The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
+# The three steps of every pulled message: looked up once, as a look-up for each message is a tenth of its cost.
 _ACCEPTED = TRANSITIONS[MessageState.ABSENT, MessageEvent.ACCEPT]
 _PULLED = TRANSITIONS[_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT]
 _UNCOMMITTED = TRANSITIONS[MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION]
@@ -38,28 +38,28 @@ _COMMITTED = TRANSITIONS[_UNCOMMITTED, MessageEvent.COMMIT]
 _TO_SETTLE = TRANSITIONS[_PULLED, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION]
 _SETTLED = TRANSITIONS[_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT]
 
-_FEW_HELD = 64  # of so many those of one session are looked for
+_FEW_HELD = 64  # up to so many held messages, those of a session are searched for
 
 
 class Reliability(Enum):
-    """What a channel without a reliable persistence manager does with reliable messages."""
+    """How a channel without a reliable persistence manager treats reliable messages."""
 
     STRICT = "refuse them (§2.1)"
     MEMORY = "keep them as safely as the process lives; the owner has chosen a broker that ends with it"
 
 
 class Counts(NamedTuple):
-    """How many messages one queue has, at one moment."""
+    """The message counts of one queue, at one moment."""
 
     new: int
-    """Messages that nobody holds, those among them that are delayed."""
+    """Messages that are not held, delayed ones included."""
     delayed: int
     held: int
     uncommitted: int
     accepted: int
-    """Messages that have come since the queue was opened."""
+    """Messages added since the queue was opened."""
     delivered: int
-    """Deliveries to consumers since then: a message that comes again counts again."""
+    """Deliveries to consumers since then; a redelivery counts again."""
 
     @property
     def depth(self) -> int:
@@ -99,10 +99,10 @@ class ChannelState:
         reliability: Reliability = Reliability.STRICT,
         trace: MessageTrace | None = None,
     ) -> None:
-        """`trace` hears of messages that leave without having been consumed, or of each step if it is to."""
+        """`trace` records messages that leave without having been consumed, or, if it is set to, each step."""
         self._store = store
         self._trace = trace
-        # Two attributes, so that what is consumed costs nothing where only the other ends are traced.
+        # Two attributes, so that consumption costs nothing where only other ends are traced.
         self._steps = trace if trace is not None and trace.every_step else None
         self._persistence = persistence
         self._reliability = reliability
@@ -112,12 +112,12 @@ class ChannelState:
         self._uncommitted: dict[QueueEntry, None] = {}
         self._delivered: dict[QueueEntry, None] = {}
         self._by_holder: defaultdict[Holder, dict[QueueEntry, None]] | None = None
-        """Of DELIVERED ones those that each session has, in the order in which it got them. None: few are held, or nobody has asked; so most messages come and go without it."""
+        """The DELIVERED messages of each session, in the order of delivery. None: few are held, or it was not needed yet; so most messages never enter it."""
         self._pushed: dict[ReferenceId, QueueEntry] = {}
         self.delivered = 0
         """How many deliveries to consumers there were since the channel was made."""
         self.accepted = 0
-        """How many messages have come since the channel was made, those among them that it had before a restart."""
+        """How many messages were added since the channel was made, those restored after a restart included."""
 
     @property
     def is_reliable(self) -> bool:
@@ -134,7 +134,7 @@ class ChannelState:
         """Whether reliable messages must be refused (§2.1)."""
         return not self.is_reliable and self._reliability is Reliability.STRICT
 
-    # Looking
+    # Queries
 
     def count(self, state: MessageState) -> int:
         """Return how many messages are in `state` (§7.7)."""
@@ -146,7 +146,7 @@ class ChannelState:
         return len(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
 
     def counts(self) -> Counts:
-        """Return all counts together: quickly, as who watches over thousands of queues asks each of them."""
+        """Return all counts together: quickly, as monitoring asks each of thousands of queues."""
         delayed = len(self.delays) if self.delays else 0
         new = len(self.ordering) + delayed
         if self._pushed:
@@ -154,7 +154,7 @@ class ChannelState:
         return Counts(new, delayed, len(self._delivered), len(self._uncommitted), self.accepted, self.delivered)
 
     def entries(self, state: MessageState) -> list[QueueEntry]:
-        """Return the messages in `state`: NEW ones in order, then those that wait; the others by age in that state."""
+        """Return the messages in `state`: NEW ones in order, then delayed ones; the others by age in that state."""
         if state is MessageState.NEW:
             return [*(entry for entry in self._pushed.values() if entry.state is state), *self.ordering, *self.delays]
         if state is MessageState.ABSENT:
@@ -162,31 +162,31 @@ class ChannelState:
         return list(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
 
     def first_held(self, most: int) -> list[QueueEntry]:
-        """Return up to `most` messages that are held, those that have been so for longest."""
+        """Return up to `most` held messages, those held longest."""
         return list(islice(self._delivered, most))
 
     def materialized(self) -> list[QueueEntry]:
-        """Return the NEW messages about which more is known than that they were found again; in order, if they have one."""
+        """Return the NEW messages that are not compact; in order, if they have one."""
         order = self.ordering
         pushed = (entry for entry in self._pushed.values() if entry.state is MessageState.NEW)
         return [*pushed, *(order.materialized() if isinstance(order, PriorityQueueEntryList) else order), *self.delays]
 
     @property
     def size(self) -> int:
-        """About how many bytes the messages take, as far as anybody needed to know."""
+        """About how many bytes the messages take, as far as they have been measured."""
         known = sum(entry.reference.size for entry in (*self.materialized(), *self._uncommitted, *self._delivered))
         return known + (self.ordering.compact_size if isinstance(self.ordering, PriorityQueueEntryList) else 0)
 
     def held_by(self, session: Holder) -> list[QueueEntry]:
         """Return the messages that `session` pulled and has not settled.
 
-        Each session and consumer that ends asks this: all that is held is looked at for the first of them, not for each.
+        Each session and consumer that ends calls this: the first of them walks over all held messages, not each.
         """
         if len(self._delivered) <= _FEW_HELD:
-            # Few are held: walking over them is cheaper than keeping a second table for each delivery.
+            # Few are held: walking over them is cheaper than maintaining a second table for each delivery.
             self._by_holder = None
             return [entry for entry in self._delivered if entry.holder is session]
-        # Built once for all sessions: a broker that stops asks for each of thousands, and each look over all that is held would make that quadratic.
+        # Built once for all sessions: a broker that stops ends thousands of them, and a walk over all held messages for each would be quadratic.
         if self._by_holder is None:
             found: defaultdict[Holder, dict[QueueEntry, None]] = defaultdict(dict)
             for entry in self._delivered:
@@ -207,7 +207,7 @@ class ChannelState:
             if entry.acknowledgements is not None and receiver_id in entry.acknowledgements.negative
         ]
 
-    # Coming and going
+    # Adding and removing
 
     def add(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW and available."""
@@ -226,7 +226,7 @@ class ChannelState:
         return QueueEntry(queue, reference, _ACCEPTED)
 
     def restore_run(self, queue: EntryQueue, run: RecoveredRun) -> bool:
-        """Take in messages that are NEW and available; return False, having done nothing, if they must come one by one."""
+        """Add recovered messages that are NEW and available; return False, having done nothing, if they must be added one by one."""
         order = self.ordering
         if not isinstance(order, PriorityQueueEntryList) or not order.append_run(
             queue, run.priority, run.ids, run.sizes
@@ -236,7 +236,7 @@ class ChannelState:
         return True
 
     def place(self, entry: QueueEntry) -> None:
-        """Make a NEW message available: at the end, or in the old place of one that was given back."""
+        """Make a NEW message available: at the end, or, if it was released, in its old place."""
         if entry.sequence:
             self.ordering.restore([entry])
         else:
@@ -273,9 +273,9 @@ class ChannelState:
             self._steps.committed(entry)
 
     def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
-        """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed.
+        """Remove a message, whatever its state, because of `event`: rolled back, settled, expired, removed.
 
-        `cause`: why it was removed, for the trace.
+        `cause`: the reason for the removal, for the trace.
         """
         before, holder = entry.state, entry.holder
         after = TRANSITIONS[before, event]
@@ -285,7 +285,7 @@ class ChannelState:
             del self._delivered[entry]
         elif before is MessageState.NOT_COMMITTED:
             del self._uncommitted[entry]
-        # A message that waits for its time is in the delays, and not in the order.
+        # A delayed message is in the delays, and not in the order.
         elif entry.acknowledgements is None and not self.delays.discard(entry):
             self.ordering.discard(entry)
         if entry.acknowledgements is not None:
@@ -299,7 +299,7 @@ class ChannelState:
 
     def clear_available(self) -> list[QueueEntry]:
         """Remove all available messages at once and return them."""
-        # All at once: taking them out one by one would cost a search for each.
+        # All at once: removing them one by one would cost a search for each.
         entries = self.ordering.clear()
         for entry in entries:
             entry.state = TRANSITIONS[entry.state, MessageEvent.REMOVE]
@@ -310,11 +310,11 @@ class ChannelState:
     # Pulled messages
 
     def deliver(self, entry: QueueEntry, session: Holder, consumer: Consumer | None = None) -> int:
-        """Hand a message, just taken from the ordering, to `session`; return its delivery count.
+        """Assign a message, just taken from the ordering, to `session`; return its delivery count.
 
-        `consumer`: which of the session's, for the trace.
+        `consumer`: the session's consumer, for the trace.
 
-        Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
+        Pulling is a delivery with a negative acknowledgement: the positive one follows (§5.3).
         """
         assert entry.state is _ACCEPTED
         # A dictionary keeps the order of delivery, in which messages are released.
@@ -332,13 +332,13 @@ class ChannelState:
     def add_delivered(
         self, queue: EntryQueue, reference: MessageReference, session: Holder, consumer: Consumer
     ) -> QueueEntry:
-        """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
+        """Accept a message and assign it to `session` in one step: no message is before it, and `consumer` waits for it."""
         self.accepted += 1
         self.delivered += 1
         if self._steps is not None:
             self._steps.accepted(queue, reference)
         entry = QueueEntry(queue, reference, _PULLED)
-        # It never stands in the order, but when it is given back it needs the place that it would have had.
+        # It was never in the order, but when it is released it needs the place that it would have had.
         self.ordering.assign_sequence(entry)
         entry.holder = session
         entry.delivery_count = 1
@@ -350,9 +350,9 @@ class ChannelState:
         return entry
 
     def settle(self, entry: QueueEntry) -> None:
-        """Take a pulled message out after its positive acknowledgement: its only one (§5.3.3)."""
+        """Remove a pulled message after its positive acknowledgement: its only one (§5.3.3)."""
         assert entry.state is _PULLED
-        # Asked here, although the method asks, too: it saves a call for each message.
+        # Checked here, although the method checks, too: it saves a call for each message.
         if self._by_holder is not None:
             self._forget_holder(entry)
         if self._steps is not None:
@@ -362,14 +362,14 @@ class ChannelState:
         del self._delivered[entry]
 
     def change_holder(self, entry: QueueEntry, heir: Holder) -> None:
-        """Let another session hold a pulled message."""
+        """Transfer a pulled message to another session."""
         self._forget_holder(entry)
         if self._by_holder is not None:
             self._by_holder[heir][entry] = None
         entry.holder = heir
 
     def _forget_holder(self, entry: QueueEntry) -> None:
-        """Have a message no longer among those of its session, which is about to be changed."""
+        """Remove a message from those of its session, which is about to be changed."""
         if self._by_holder is not None and entry.holder is not None:
             held = self._by_holder[entry.holder]
             del held[entry]
@@ -377,14 +377,14 @@ class ChannelState:
                 del self._by_holder[entry.holder]
 
     def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
-        # As an acceptance, since settling made it ABSENT; `accepted` counts it once only.
+        """Restore a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
+        # As an acceptance, since settling made it ABSENT; `accepted` counts it only once.
         entry.state = TRANSITIONS[entry.state, MessageEvent.ACCEPT]
         if self._trace is not None:
             self._trace.reinstated(entry)
 
     def record_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
-        """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
+        """Record that `unit` will acknowledge the message when it commits (§5.3.1)."""
         if entry.state is not _TO_SETTLE:
             entry.state = TRANSITIONS[entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION]
         entry.transaction = unit
@@ -392,7 +392,7 @@ class ChannelState:
             self._steps.acknowledged(entry, entry.holder, unit.unit_id)
 
     def drop_acknowledgement(self, entry: QueueEntry) -> None:
-        """Forget the acknowledgement of a unit that rolled back (§6.2.1)."""
+        """Undo the acknowledgement of a unit that rolled back (§6.2.1)."""
         entry.state = TRANSITIONS[entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT]
         if self._steps is not None:
             unit = entry.transaction
@@ -400,7 +400,7 @@ class ChannelState:
         entry.transaction = None
 
     def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
-        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due (0: at once)."""
+        """Make released messages available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due (0: at once)."""
         for entry in entries:
             self.cancel_one(entry)
         if due_ms is None:
@@ -416,7 +416,7 @@ class ChannelState:
         self.ordering.restore(at_once)
 
     def cancel_one(self, entry: QueueEntry) -> None:
-        """Make a message that was given back NEW again, without a place in the order."""
+        """Make a released message NEW again, without a place in the order."""
         after = TRANSITIONS[entry.state, MessageEvent.CANCEL]
         self._forget_holder(entry)
         if self._steps is not None:
@@ -442,11 +442,11 @@ class ChannelState:
         return acknowledgements
 
     def begin_push_again(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:
-        """Begin a redelivery: what `receiver_id` owes is open again; False if it owes nothing any more (§7.5)."""
+        """Begin a redelivery: the acknowledgement that `receiver_id` owes is open again; False if it no longer owes one (§7.5)."""
         acknowledgements = entry.acknowledgements
         if acknowledgements is None or receiver_id not in acknowledgements.negative:
             return False
-        # Taken out, so that an acknowledgement that overtakes this delivery's own is stored as early (§5.3.4).
+        # Removed, so that an acknowledgement that overtakes this delivery's own is stored as early (§5.3.4).
         acknowledgements.negative.discard(receiver_id)
         acknowledgements.under_way += 1
         entry.delivery_count += 1
@@ -465,7 +465,7 @@ class ChannelState:
         self._become_delivered(entry, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
 
     def update_later(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:
-        """Apply a positive acknowledgement that came by itself; return whether the message is settled (§6.2)."""
+        """Apply a positive acknowledgement that was sent separately; return whether the message is settled (§6.2)."""
         acknowledgements = entry.acknowledgements
         if acknowledgements is None or entry.state is MessageState.ABSENT:
             return False
@@ -480,10 +480,10 @@ class ChannelState:
         elif acknowledgements.under_way:
             acknowledgements.positive.add(receiver_id)
             self._become_delivered(entry, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT)
-        return False  # else: nothing is outstanding, and the acknowledgement is discarded (§6.1)
+        return False  # otherwise nothing is outstanding, and the acknowledgement is discarded (§6.1)
 
     def end_push(self, entry: QueueEntry, *, handled: bool) -> bool:
-        """End a delivery that `handled` says was taken by a receiver or not; return whether the message is settled."""
+        """End a delivery; `handled`: a receiver took it. Return whether the message is settled."""
         acknowledgements = entry.acknowledgements
         if acknowledgements is None or entry.state is MessageState.ABSENT:
             return False
@@ -491,7 +491,7 @@ class ChannelState:
         if not handled and entry.state is MessageState.NEW:
             entry.state = TRANSITIONS[entry.state, MessageEvent.REFUSE]
             entry.acknowledgements = None
-            # Nobody has had it, so this was no delivery.
+            # No receiver has had it, so this was no delivery.
             entry.delivery_count -= 1
             del self._pushed[entry.reference.id]
             self.ordering.restore([entry])

@@ -1,4 +1,4 @@
-"""What a queue's collaborators may know of it: its lock, its parts, and the steps that it takes with the lock held."""
+"""The interfaces through which a queue's collaborators see it: its lock, its parts, and the steps that it takes with the lock held."""
 
 from __future__ import annotations
 
@@ -25,62 +25,62 @@ if TYPE_CHECKING:
 
 
 class ExpiryListener(Protocol):
-    """Hears of messages that expire."""
+    """Is notified of messages that expire."""
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody wants to hear of them now."""
+        """Whether a client wants to be notified now."""
 
 
 class Paging(Protocol):
-    """What pages a queue's messages: `Pager`."""
+    """Pages a queue's messages out and in: `Pager`."""
 
     def page_out(self, reference: MessageReference, *, is_coming: bool = False) -> None:
-        """Let a message that is in the queue leave memory, if the policy limits how many stay there. The lock is held."""
+        """Let a message of the queue leave memory, if the policy limits how many stay there. The lock is held."""
 
     def page_in(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Bring messages into memory, in place of others if the policy limits how many stay there; at least the first one is read."""
+        """Load messages into memory, in place of others if the policy limits how many stay there; at least the first one is read."""
 
     def load(self, reference: MessageReference) -> None:
-        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
+        """Load a message into memory, and those that follow it here. Waits for a disk. Raises `ResourceError`."""
 
     def matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
-        """Return what evaluates a selector: it raises `NotInMemoryError` for a message that is not in memory."""
+        """Return a function that evaluates a selector: it raises `NotInMemoryError` for a message that is not in memory."""
 
     def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
 
 
 class DeadLetters(Protocol):
-    """What moves a queue's dead letters: `DeadLetterPolicy`."""
+    """Moves a queue's dead letters: `DeadLetterPolicy`."""
 
     @property
     def leaves_expired(self) -> bool:
-        """Whether the timer alone removes expired messages that nobody holds, as that takes its time."""
+        """Whether only the timer removes expired messages that are not held, as that takes some time."""
 
     def exceeded_redeliveries(self, delivery_count: int, *, failed: bool) -> bool:
-        """Return whether a message that was delivered so often, and `failed` the last time, is not to come again."""
+        """Return whether a message with this delivery count, which `failed` the last time, is not to be redelivered."""
 
     def stays_while_held(self, entry: QueueEntry) -> bool:
-        """Return whether an expired message must not be taken from the client that has it: it may be consumed yet, else it is moved when it is released."""
+        """Return whether an expired message must not be taken from the client that holds it: it may still be consumed, and otherwise is moved on its release."""
 
     def remove_as_exhausted(self, entry: QueueEntry, reason: str | None) -> None:
         """Remove a message that was delivered too often; `reason` as in `DeadEntry.leaving`. The lock is held."""
 
     def flush(self) -> None:
-        """Have the messages moved that have left. The lock is not held."""
+        """Move the messages that have left. The lock is not held."""
 
 
 class Times(Protocol):
-    """What does in a queue what is due: `Schedule`."""
+    """Does the timed work of a queue: `Schedule`."""
 
     expiry: ExpiryIndex
 
     def ask_for_delayed(self) -> None:
-        """Have the timer come when the next delayed message is due."""
+        """Schedule a call of `run_due` for the next delayed message."""
 
     def follow_clock(self) -> None:
-        """Have delayed redeliveries stay away for no less and no more, though the clock was set. The lock is held."""
+        """Adjust delayed redeliveries to a changed wall clock, so that they keep their durations. The lock is held."""
 
 
 class QueueCore(EntryQueue, Protocol):
@@ -107,46 +107,46 @@ class QueueCore(EntryQueue, Protocol):
 
     @property
     def pager(self) -> Paging:
-        """What pages its messages."""
+        """Pages its messages."""
 
     @property
     def times(self) -> Times:
-        """What does what is due."""
+        """Does its timed work."""
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """What moves its dead letters."""
+        """Moves its dead letters."""
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
 
     def schedule(self, at_ms: int | None) -> None:
-        """Ask the timer to come at that time; None: not at all. No lock is held."""
+        """Ask the timer for a call of `run_due` at that time; None: not at all. No lock is held."""
 
     def choose(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Return whom to wake for a message that is available. The lock is held."""
+        """Return the consumers to wake for a message that is available. The lock is held."""
 
     def push_or_choose(self, entry: QueueEntry) -> None:
         """Offer a message that has just become available to receivers, then to consumers. No lock is held."""
 
     def announce(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
+        """Drop the messages that a newly available one displaces; return the consumers to wake for it. The lock is held."""
 
     def place(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
+        """Make a NEW message available, now or when it is due; return the consumers to wake. The lock is held."""
 
     def displace(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Remove what a message that has come displaces; return whom to wake for what is free now. The lock is held."""
+        """Remove the messages that a new one displaces; return the consumers to wake for freed messages. The lock is held."""
 
     def expire(self, entry: QueueEntry) -> None:
-        """Remove a message that has expired, and is no longer in the index of those that will. The lock is held."""
+        """Remove a message that has expired, and is no longer in the expiry index. The lock is held."""
 
     def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
-        """Take a message out, and have the journal and the store let go of it. The lock is held."""
+        """Remove a message, also from the journal and the store. The lock is held."""
 
     def forget(self, entry: QueueEntry) -> None:
-        """Let go of the message of an entry that has just become ABSENT. The lock is held."""
+        """Release the message of an entry that has just become ABSENT. The lock is held."""
 
     def remove_if_expired(self, entry: QueueEntry) -> bool:
-        """Return whether a message has expired, and is out. The lock is held."""
+        """Return whether a message has expired, and was removed. The lock is held."""

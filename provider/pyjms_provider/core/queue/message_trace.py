@@ -1,4 +1,4 @@
-"""The listener to what becomes of messages, for their life stories: channels have one where somebody listens, and None elsewhere."""
+"""The trace of message events for life stories: a channel has one where stories are kept, and None elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MessageTrace:
-    """Emits the events of one host's messages. Its methods are called with a queue's lock held, so they wait for nothing."""
+    """Emits the events of one host's messages. Its methods are called with a queue's lock held, so they never wait."""
 
     __slots__ = ("_buffer", "_store", "every_step")
 
@@ -27,16 +27,16 @@ class MessageTrace:
         self._buffer = buffer
         self._store = store
         self.every_step = buffer.everything
-        """Whether it is to hear of each step of each message; else of those that leave without having been consumed."""
+        """Whether it records each step of each message; otherwise only those that leave without having been consumed."""
 
     # Each step
 
     def accepted(self, queue: EntryQueue, reference: MessageReference, unit_id: str | None = None) -> None:
-        """Emit that a queue has taken a message over, in a transaction if it has a `unit_id`."""
+        """Emit that a queue has enqueued a message, in a transaction if it has a `unit_id`."""
         try:
             envelope: Envelope = self._store.retrieve(reference)
         except (NotInMemoryError, KeyError):
-            return  # it is recovered from the store, which is no beginning
+            return  # a recovered message, whose story began earlier
         facts = (
             envelope.message_id,
             envelope.correlation_id,
@@ -56,11 +56,11 @@ class MessageTrace:
 
     def delivered(self, entry: QueueEntry, session: object | None = None, consumer: object | None = None) -> None:
         """Emit a delivery to `consumer` of `session`; None: to a receiver that messages are pushed to."""
-        # The log's thread looks up names: that takes longer than all of this.
+        # The log's thread looks up names, as that takes longer than all of this.
         self._emit(Happening.DELIVERED, entry, entry.delivery_count, session, consumer)
 
     def acknowledged(self, entry: QueueEntry, holder: object | None, unit_id: str | None = None) -> None:
-        """Emit an acknowledgement of what `holder` had; `unit_id`: of the transaction with whose commit it takes effect."""
+        """Emit an acknowledgement by `holder`; `unit_id`: of the transaction with whose commit it takes effect."""
         if unit_id is None:
             self._emit(Happening.ACKNOWLEDGED, entry, holder)
         else:
@@ -71,18 +71,18 @@ class MessageTrace:
         self._emit(Happening.ACKNOWLEDGEMENT_ROLLED_BACK, entry, entry.holder, unit_id)
 
     def returned(self, entry: QueueEntry, holder: object | None) -> None:
-        """Emit that `holder` has given a message back."""
+        """Emit that `holder` has released a message."""
         self._emit(Happening.RETURNED, entry, holder, entry.delivery_count)
 
     def unwanted(self, where: str, reference: MessageReference) -> None:
-        """Emit that a topic has passed a message on to nobody."""
+        """Emit that a topic had no receiver for a message."""
         facts = (*self._ids_of(reference), reference.origin)
         self._buffer.emit(Happening.UNWANTED, 0, where, facts)
 
-    # The ends
+    # Final events
 
     def removed(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None, holder: object | None) -> None:
-        """Emit that a message has left its queue because of `event`; `cause`: why it was removed, if not for one that `event` tells."""
+        """Emit that a message has left its queue because of `event`; `cause`: the reason, if `event` does not tell it."""
         if event is MessageEvent.EXPIRE:
             cause = Happening.EXPIRED
         elif self.every_step and event is MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT:
@@ -94,12 +94,12 @@ class MessageTrace:
             self._emit(cause, entry, *self._ids_of(entry.reference), *acting)
 
     def closed(self, entries: Iterable[QueueEntry]) -> None:
-        """Emit that messages are gone with their queue."""
+        """Emit that messages were removed with their queue."""
         for entry in entries:
             self._emit(Happening.CLOSED, entry, *self._ids_of(entry.reference))
 
     def reinstated(self, entry: QueueEntry) -> None:
-        """Emit that a message is in its queue again, as its leaving could not be written."""
+        """Emit that a message is in its queue again, as its removal could not be written."""
         self._emit(Happening.REINSTATED, entry)
 
     def dead_lettered(
@@ -111,18 +111,18 @@ class MessageTrace:
         delivery_count: int,
         consumer: str | None,
     ) -> None:
-        """Emit that a message goes to a queue of dead letters after so many deliveries, the last one to `consumer`."""
+        """Emit that a message is moved to a dead letter queue after this many deliveries, the last one to `consumer`."""
         ids = (envelope.message_id, envelope.correlation_id)
         facts = (*ids, reason, target, delivery_count, consumer)
-        # Also during recovery: a message that may have ended the last broker is dead-lettered before anything else.
+        # Also during recovery: a message that may have crashed the broker is dead-lettered before anything else.
         self._buffer.emit_early(Happening.DEAD, entry.reference.id, entry.queue.name, facts)
 
     def moved(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
-        """Emit that an operator has a message moved, or sent back."""
+        """Emit that an operator has moved a message, or replayed it."""
         self._emit(cause, entry, envelope.message_id, envelope.correlation_id, target, ACTING.get() or None)
 
     def refused(self, where: str, envelope: Envelope, reason: str | None = None) -> None:
-        """Emit that a message was not taken over, for that reason; None: it is a duplicate."""
+        """Emit that a message was refused, for that reason; None: it is a duplicate."""
         facts = (envelope.message_id, envelope.correlation_id)
         if reason is None:
             self._buffer.emit(Happening.DUPLICATE, 0, where, facts)
@@ -133,7 +133,7 @@ class MessageTrace:
         self._buffer.emit(happening, entry.reference.id, entry.queue.name, facts)
 
     def _ids_of(self, reference: MessageReference) -> tuple[str | None, str | bytes | None]:
-        """Return the message's ids if it is in memory: nobody waits for a disk to trace a message."""
+        """Return the message's ids if it is in memory: tracing never waits for a disk."""
         try:
             envelope = self._store.retrieve(reference)
         except (NotInMemoryError, KeyError):

@@ -1,4 +1,4 @@
-"""The messages of one queue that need not be in memory: what is paged out, what is paged in, and deliveries whose message is fetched later."""
+"""Paging of one queue's messages: paging out, paging in, and deliveries whose message is fetched later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LARGE: Final = 16_384
-"""Bytes of a message from which on it pays to hold it without its content."""
+"""The size in bytes from which it pays to hold a message without its content."""
 
 
 def _gone() -> NoReturn:
@@ -35,18 +35,18 @@ def _gone() -> NoReturn:
 
 
 def _nothing() -> None:
-    """Undo nothing more: the message may be another client's by now, as often delivered."""
+    """Do nothing: the message may be another client's by now, with the same delivery count."""
 
 
 class StoredDelivery(Delivery):
-    """Made under the lock of a queue, where nothing may wait; `envelope` is read without any lock, and may."""
+    """A delivery made under the lock of a queue, where no call may wait; `envelope` is read without any lock, and may wait."""
 
     __slots__ = ("_fetch", "_fetched", "_undo")
 
     def __init__(
         self, fetch: Callable[[], Envelope], undo: Callable[[], None], count: int, redelivered: bool, tag: object
     ) -> None:
-        """`undo`: what has the message in its queue again if `fetch` fails."""
+        """`undo` returns the message to its queue if `fetch` fails."""
         self._fetch = fetch
         self._undo = undo
         self._fetched: Envelope | None = None
@@ -57,7 +57,7 @@ class StoredDelivery(Delivery):
 
     @property
     def envelope(self) -> Envelope:
-        """The message. Raises `ProviderError` when it cannot be read, or was given back meanwhile."""
+        """The message. Raises `ProviderError` when it cannot be read, or was released meanwhile."""
         if self._fetched is None:
             # Once only: after a failed read the message is in its queue again, and may be another client's.
             fetch, self._fetch = self._fetch, _gone
@@ -71,16 +71,16 @@ class StoredDelivery(Delivery):
 
 
 def without_content(delivery: Delivery) -> Delivery:
-    """Return what settles a delivery, or gives it back, and has its message's headers alone.
+    """Return a delivery that can be settled or released, with the message's headers only.
 
-    For who has passed the message on, and may be long in hearing what became of it: else it would be in memory all the time.
+    For a caller that has passed the message on, and may wait long for its outcome: the body would stay in memory all the time.
     """
     headers = replace(delivery.envelope, properties={}, body=None)
     return Delivery(headers, delivery.count, delivery.redelivered, delivery.tag)
 
 
 def is_there(delivery: Delivery) -> bool:
-    """Read a message; return False if it was set aside at this moment. May wait for the disk. Raises `ProviderError`."""
+    """Read a message; return False if it was quarantined just now. May wait for the disk. Raises `ProviderError`."""
     try:
         return delivery.envelope is not None
     except GoneError:
@@ -88,7 +88,7 @@ def is_there(delivery: Delivery) -> bool:
 
 
 _READ_AHEAD: Final = 64
-"""So many messages are brought back into memory together with one that is wanted."""
+"""How many messages are loaded together with a requested one."""
 _GONE: Final = (
     "the message cannot be had: it was given back as its session was closed, or it was damaged and set aside; "
     "the broker's log tells"
@@ -103,12 +103,12 @@ class Pager:
     def __init__(self, queue: QueueCore) -> None:
         self._queue = queue
 
-    # Messages leave memory, and come back
+    # Paging
 
     def page_out(self, reference: MessageReference, *, is_coming: bool = False) -> None:
-        """Let a message that is in the queue leave memory, if the policy limits how many stay there. The lock is held.
+        """Let a message of the queue leave memory, if the policy limits how many stay there. The lock is held.
 
-        `is_coming`: other queues may be yet to take it.
+        `is_coming`: other queues may still have to take it.
         """
         rules = self._queue.rules
         window = None if rules is None else rules.memory_window
@@ -116,37 +116,37 @@ class Pager:
             self._queue.store.leave([reference], are_coming=is_coming)
 
     def page_in(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Bring messages into memory, in place of others if the policy limits how many stay there; at least the first one is read.
+        """Load messages into memory, in place of others if the policy limits how many stay there; at least the first one is read.
 
-        Returns those that cannot be read. Waits for a disk. Raises `ResourceError`.
+        Returns the unreadable ones. Waits for a disk. Raises `ResourceError`.
         """
         queue = self._queue
         with queue.lock:
             window = None if queue.rules is None else queue.rules.memory_window
-            # As much as the queue's own limits allow in memory, whatever the store would read ahead.
+            # As many as the queue's own limits allow in memory, however many the store would read ahead.
             wanted = references if window is None else window.at_once(references)
         # Without the queue's lock, as it waits for the disk.
         unreadable = queue.store.load(wanted)
         if window is not None:
             with queue.lock:
                 queue.store.leave(window.read(wanted))
-            with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
-                queue.store.relieve(of_all=False)  # what was read is wanted now
+            with suppress(ResourceError):  # a full disk must not keep consumers from emptying the queue
+                queue.store.relieve(of_all=False)  # the messages just read are needed now
         return unreadable
 
     def load(self, reference: MessageReference) -> None:
-        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
+        """Load a message into memory, and those that follow it here. Waits for a disk. Raises `ResourceError`."""
         queue = self._queue
         with queue.lock:
             # The messages behind it are delivered next, and one read of many costs little more than a read of one.
             following = queue.ordering.following(reference, _READ_AHEAD)
-        with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
-            queue.store.relieve()  # before, as what is loaded now is wanted next
+        with suppress(ResourceError):  # a full disk must not keep consumers from emptying the queue
+            queue.store.relieve()  # before, as the messages loaded now are needed next
         for unreadable in self.page_in([reference, *following]):
             self._remove_unreadable(unreadable)
 
     def _remove_unreadable(self, reference: MessageReference) -> None:
-        """Remove a message that cannot be read; the journal has reported and kept what there is of it."""
+        """Remove a message that cannot be read; the journal has reported and quarantined it."""
         queue = self._queue
         with queue.lock:
             # Compact messages are left out: a message that was to be read had to be materialized first.
@@ -158,7 +158,7 @@ class Pager:
     # Selectors
 
     def matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
-        """Return what evaluates a selector: it raises `NotInMemoryError` for a message that is not in memory."""
+        """Return a function that evaluates a selector: it raises `NotInMemoryError` for a message that is not in memory."""
         if selector is None:
             return None
         matches = selector.matches
@@ -166,7 +166,7 @@ class Pager:
         return lambda entry: matches(retrieve(entry.reference))
 
     def equalities_of(self, selector: Selector) -> Asked | None:
-        """Return what a selector asks for, if it names values that messages must have."""
+        """Return the values with which a selector compares identifiers, if every matching message must have them."""
         equalities = selector.equalities
         if not equalities:
             return None
@@ -193,17 +193,17 @@ class Pager:
         return StoredDelivery(fetch, partial(self._undeliver, tag, count), count, count > 1, tag)
 
     def _fetch(self, reference: MessageReference, journal: QueueJournal | None, count: int) -> Envelope:
-        """Return the message of a delivery, noted in the journal if `journal` must know of it. Raises `ProviderError`."""
-        # Asked again: the mark that another delivery has written meanwhile may cover this one.
+        """Return the message of a delivery, after recording it in the journal if necessary. Raises `ProviderError`."""
+        # Checked again: the mark that another delivery has written meanwhile may cover this one.
         if journal is not None and not journal.is_covered(reference, count):
             # Before the client can read the message: a message that it may
-            # have seen must come again flagged after a crash.
+            # have seen must be flagged after a crash.
             journal.cover(reference, count)
         return self._message(reference)
 
     def _show(self, reference: MessageReference, journal: QueueJournal | None) -> Envelope:
         """Return a message that stays in the queue, for a browser. Raises `ProviderError`."""
-        # A browser writes nothing, so another broker that holds the store by now would not be noticed otherwise.
+        # A browser writes nothing, so it would not notice another broker that holds the store by now.
         if journal is not None and not journal.is_confirmed(reference):
             journal.confirm()
         return self._message(reference)
@@ -215,19 +215,19 @@ class Pager:
         except NotInMemoryError:
             self.load(reference)  # with those behind it
         except KeyError:
-            pass  # as for any other that has gone
-        envelope = store.fetch(reference)  # others may have needed the room already
+            pass  # handled as any other message that has left
+        envelope = store.fetch(reference)  # memory may be needed for others already
         if envelope is None:
             raise GoneError(_GONE)
         return envelope
 
     def _undeliver(self, entry: QueueEntry | None, count: int) -> None:
-        """Make a message available again whose fetch failed: that was no delivery, so it does not count. None: it was only shown."""
+        """Make a message available again whose fetch failed: that was no delivery, so it does not count. None: a browser's, which stays in the queue."""
         if entry is None:
             return
         queue = self._queue
         with queue.lock:
-            # The session may have ended while the fetch waited for the disk, and has released the message then; it may even be delivered again.
+            # The session may have ended while the fetch waited for the disk, and has released the message then; it may even have been delivered again.
             if entry.state is not MessageState.DELIVERED or entry.delivery_count != count or queue.is_closed:
                 return
             if queue.rules is not None and queue.rules.is_superseded(entry):

@@ -1,20 +1,20 @@
-"""What a queue with a policy does beside keeping messages in order: capacity, last values, sort values, exclusive consumers and groups.
+"""The rules of a queue's policy beyond the order of messages: capacity, last values, sort values, exclusive consumers and groups.
 
-A queue asks its rules under its own lock; they have none. A queue that needs none of this has no rules, and asks nobody.
+A queue calls its rules under its own lock; they have none. A queue whose policy needs none of them has no rules object.
 
-`Capacity` counts every message in the queue, also one that is held or not committed, so that a transaction that has sent a message finds room for it
-when it commits. A message larger than the limit in bytes fits into an empty queue: no other way would ever let it pass.
+`Capacity` counts every message in the queue, also one that is held or not committed, so that a transaction that has sent a message has room for it
+when it commits. A message larger than the limit in bytes fits into an empty queue: it could never be sent otherwise.
 
-`MemoryWindow` says which messages of a queue with `Overflow.FLOW_TO_DISK` are in memory: the first ones that fit into the queue's limits. While others
-are on the disk, so is what comes. What is read back is wanted now, so others leave for it, the newest first.
+`MemoryWindow` decides which messages of a queue with `Overflow.FLOW_TO_DISK` are in memory: the first ones that fit into the queue's limits. While there are
+others on the disk, new messages go there, too. A message that is read back is about to be delivered, so others leave memory for it, the newest first.
 
-`LastValues` knows which message is the last of its key (Broker-J's last-value queue). As there, a newer message takes its own place at the tail, and the
-older one of its key goes, unless a consumer holds it; then it goes when it is released, even if the newer one has been consumed meanwhile. Which of two
-is newer, their places in the queue say: one that comes again, after a delay, a restart or a write that failed, is as old as it was.
-That a newer message was there and has been consumed is known here alone, and not to the journal. So an older one that is
-held at that moment comes again, flagged, if the broker dies before the older one is settled, or if a prepared branch that
-holds it is rolled back after another start. The journal cannot forget the older one meanwhile: that it is gone from there says
-of the write which settles it, and of all that is written with that, that it was made (decision 0197).
+`LastValues` knows the last message of each key (Broker-J's last-value queue). As there, a newer message takes its own place at the tail, and the
+older one of its key is removed, unless a consumer holds it; then it is removed on its release, even if the newer one has been consumed meanwhile. Their places
+in the queue tell which one is newer: a message that is returned, after a delay, a restart or a failed write, is as old as before.
+Only the queue knows that a newer message existed and was consumed; the journal does not. So an older one that is held at that
+moment is redelivered, flagged, if the broker dies before the older one is settled, or if a prepared branch that holds it is
+rolled back after another start. The journal cannot remove the older one earlier: its absence there is the proof that the write
+which settles it, with all its other changes, was made (decision 0197).
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class QueueFullError(ResourceError):
 
 
 class CapacityReservation:
-    """One sender that wants room for a message, and may have to wait for it."""
+    """A sender that needs room for a message, and may have to wait for it."""
 
     __slots__ = ("signal", "size")
 
     def __init__(self, signal: Signal, size: int) -> None:
         self.signal = signal
-        """Raised when it is worth to look again."""
+        """Set when the sender is to try again."""
         self.size = size
 
 
 class Capacity:
-    """The room of one queue. A claim holds room for a message that is on its way."""
+    """The capacity of one queue. A claim reserves room for a message that is being sent."""
 
     __slots__ = ("_claimed_size", "_claims", "_waiting", "max_messages", "max_size", "messages", "size")
 
@@ -80,12 +80,12 @@ class Capacity:
 
     @property
     def waiting_count(self) -> int:
-        """How many senders wait."""
+        """How many senders are waiting."""
         return len(self._waiting)
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the messages in the queue are more than allowed; one alone is always allowed."""
+        """Whether the queue has more messages than allowed; a single message is always allowed."""
         return self.messages > 1 and not self._fits(self.messages, self.size)
 
     def _fits(self, messages: int, size: int) -> bool:
@@ -93,15 +93,15 @@ class Capacity:
 
     def has_room(self, size: int) -> bool:
         """Return whether a message of `size` bytes fits."""
-        # Messages on their way count, too: two senders must not be let in for one place.
+        # Messages being sent count, too: two senders must not get the same room.
         messages = self.messages + len(self._claims)
-        # Into an empty queue any message fits; one larger than the limit could never come otherwise.
+        # Into an empty queue any message fits; one larger than the limit could never be sent otherwise.
         return not messages or self._fits(messages + 1, self.size + self._claimed_size + size)
 
     def claim(self, waiting: CapacityReservation) -> bool:
-        """Hold room for a message; return False when there is none, or others have waited longer.
+        """Reserve room for a message; return False when there is none, or others have waited longer.
 
-        Who has waited does so no longer if this succeeds.
+        On success the sender no longer waits.
         """
         first = next(iter(self._waiting), None)
         # First come, first served: a small message that fits must not overtake a large one for ever.
@@ -113,19 +113,19 @@ class Capacity:
         return True
 
     def unclaim(self, waiting: CapacityReservation) -> None:
-        """End a claim: the message has come in and is counted, or does not come. Nothing happens if there is none."""
+        """End a claim: the message was added and is counted, or is not sent. Without a claim nothing happens."""
         if waiting in self._claims:
             self._claimed_size -= waiting.size
             self._claims.remove(waiting)
 
     def follow(self, other: Capacity) -> None:
-        """Take the place of `other`, with its claims and those that wait there; before anything is counted."""
+        """Take over the claims and waiting senders of `other`; before anything is counted."""
         self._claims = other._claims
         self._claimed_size = other._claimed_size
         self._waiting = other._waiting
 
     def add(self, size: int) -> None:
-        """Count a message that has come in."""
+        """Count a message that was added."""
         self.messages += 1
         self.size += size
 
@@ -135,12 +135,12 @@ class Capacity:
         self.size -= size
 
     def wait(self, waiting: CapacityReservation) -> None:
-        """Put a sender at the end of those that wait, if it is not among them."""
-        # Assigning a key that is there keeps its place, so a sender that looks again does not lose its turn.
+        """Put a sender at the end of the waiting senders, if it is not among them."""
+        # Assigning an existing key keeps its place, so a sender that tries again does not lose its turn.
         self._waiting[waiting] = None
 
     def stop_waiting(self, waiting: CapacityReservation) -> None:
-        """Let a sender go that waits no longer. May be repeated."""
+        """Remove a sender that no longer waits. May be repeated."""
         self._waiting.pop(waiting, None)
 
     def next_signal(self) -> Signal | None:
@@ -150,12 +150,12 @@ class Capacity:
         return None if first is None or not self.has_room(first.size) else first.signal
 
     def all_signals(self) -> list[Signal]:
-        """Return the signals of all that wait, because the queue closes or its limits change."""
+        """Return the signals of all waiting senders, because the queue closes or its limits change."""
         return [waiting.signal for waiting in self._waiting]
 
 
 def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
-    """Raise `PolicyError` for a policy that asks for a disk where there is none."""
+    """Raise `PolicyError` for a policy that needs a disk where there is none."""
     if policy.overflow is Overflow.FLOW_TO_DISK and not has_disk:
         raise PolicyError(
             "overflow=flow_to_disk needs a disk, and this broker keeps all messages in memory: start it with store=, or "
@@ -164,7 +164,7 @@ def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
 
 
 class MemoryWindow:
-    """What one queue has in memory."""
+    """The messages of one queue that are in memory."""
 
     __slots__ = ("_away", "_here", "_max_messages", "_max_size", "_size")
 
@@ -177,7 +177,7 @@ class MemoryWindow:
         self._away: set[ReferenceId] = set()
 
     def came(self, reference: MessageReference) -> bool:
-        """Note a message that is in the queue; return whether it is to leave memory. May be repeated."""
+        """Add a message of the queue; return whether it must leave memory. May be repeated."""
         if reference.id in self._here:
             return False
         # While older messages are on the disk, newer ones follow them there:
@@ -190,14 +190,14 @@ class MemoryWindow:
         return False
 
     def gone(self, reference: MessageReference) -> None:
-        """Note that a message has left the queue. May be repeated."""
+        """Remove a message that has left the queue. May be repeated."""
         if self._here.pop(reference.id, None) is not None:
             self._size -= reference.size
         else:
             self._away.discard(reference.id)
 
     def at_once(self, references: Sequence[MessageReference]) -> list[MessageReference]:
-        """Return which of these may be read in one go: the first one, and as many of the others as fit."""
+        """Return the messages to read at once: the first one, and as many of the others as fit."""
         chosen: list[MessageReference] = []
         size = 0
         for reference in references:
@@ -208,17 +208,17 @@ class MemoryWindow:
         return chosen
 
     def read(self, references: Sequence[MessageReference]) -> list[MessageReference]:
-        """Note messages that were read, the first one because it is wanted now; return those that are to leave memory."""
-        # The first one last, so that it ends up at the very front: what leaves is taken from the other end.
+        """Record messages that were read, of which the first one is about to be delivered; return those that must leave memory."""
+        # The first one last, so that it ends up at the very front: messages leave from the other end.
         for reference in reversed(references):
             if reference.id in self._away:
                 self._away.discard(reference.id)
                 self._here[reference.id] = reference
                 self._size += reference.size
-            if reference.id in self._here:  # else it has left the queue meanwhile
+            if reference.id in self._here:  # not if it has left the queue meanwhile
                 self._here.move_to_end(reference.id, last=False)
         leaving: list[MessageReference] = []
-        # One message stays in any case, as it is the one that is wanted now.
+        # One message stays in any case, as it is about to be delivered.
         while len(self._here) > 1 and not self._fits(len(self._here), self._size):
             reference_id, reference = self._here.popitem()
             self._size -= reference.size
@@ -236,8 +236,8 @@ LastKey: TypeAlias = tuple[type, Stored]
 
 
 def last_key(value: Stored) -> LastKey | None:
-    """Return what stands for a property's value: values of two types differ. None: the message has no key."""
-    # With its type: 1, True and "1" are values of their own, though Python calls the first two equal.
+    """Return the key that stands for a property's value: values of two types differ. None: the message has no key."""
+    # With its type: 1, True and "1" are different values, though Python calls the first two equal.
     return None if value is None else (type(value), value)
 
 
@@ -255,9 +255,9 @@ class LastValues:
         return len(self._last)
 
     def arrived(self, entry: QueueEntry, key: LastKey | None) -> QueueEntry | None:
-        """Note a message that has become available, perhaps again; return the one of its key that must go.
+        """Record a message that has become available, perhaps again; return the one of its key that must be removed.
 
-        That is the message itself, if a newer one is there.
+        That is the message itself, if a newer one exists.
         """
         if key is None:
             return None
@@ -265,28 +265,28 @@ class LastValues:
         last = self._last.setdefault(key, entry)
         if last is entry:
             return None
-        # By place, not by arrival: a message that was given back is as old as it was.
+        # By place, not by arrival: a released message is as old as before.
         older, newer = (entry, last) if entry.sequence < last.sequence else (last, entry)
         self._last[key] = newer
-        # Noted even if a consumer holds it: then it goes when it is released.
+        # Recorded even if a consumer holds it: then it is removed on its release.
         self._superseded.add(older)
         return older
 
     def is_superseded(self, entry: QueueEntry) -> bool:
-        """Return whether a newer message of its key has arrived since."""
+        """Return whether a newer message of its key has been added since."""
         return entry in self._superseded
 
     def gone(self, entry: QueueEntry) -> None:
-        """Forget a message that has left the queue."""
+        """Remove a message that has left the queue."""
         key = self._keys.pop(entry, None)
         self._superseded.discard(entry)
-        # A newer one of the key may have taken its place, and stays.
+        # A newer message of the key may have replaced it, and stays.
         if key is not None and self._last.get(key) is entry:
             del self._last[key]
 
 
 def needs_rules(policy: QueuePolicy) -> bool:
-    """Return whether a queue with this policy must ask rules on the way of each message."""
+    """Return whether a queue with this policy must apply rules to each message."""
     return (
         policy.is_limited
         or policy.type in {QueueType.LAST_VALUE, QueueType.SORTED}
@@ -298,7 +298,7 @@ def needs_rules(policy: QueuePolicy) -> bool:
 
 
 class _Marks(NamedTuple):
-    """What is remembered of a message's properties, as its body may be elsewhere when it is asked for."""
+    """The properties of a message that the rules need, as its body may be on the disk when they are applied."""
 
     key: LastKey | None
     sort: SortValue
@@ -314,7 +314,7 @@ class QueueRules:
         self.policy = policy
         self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         self.memory_window = _shelf(policy)
-        """What is in memory, if the rest is to lie on the disk."""
+        """The messages in memory, if the rest is to be on the disk."""
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
         self._groups = MessageGroups() if policy.groups else None
         self._exclusive = ExclusiveConsumer() if policy.exclusive else None
@@ -327,24 +327,24 @@ class QueueRules:
         references: Sequence[MessageReference],
         read: Callable[[MessageReference], Envelope],
     ) -> Sequence[Signal]:
-        """Obey another policy of the same type, while those messages are in the queue.
+        """Apply another policy of the same type, while those messages are in the queue.
 
-        Returns the signals of senders that wait for room, who must look again.
+        Returns the signals of senders that wait for room, and must try again.
         """
         signals = [] if self.room is None else self.room.all_signals()
         before, self.policy = self.room, policy
         self.memory_window = _shelf(policy)
-        # Messages behind a delayed one need wait for it no longer.
+        # Messages behind a delayed one no longer wait for it.
         if policy.non_blocking_redelivery:
             self._delay_none()
         self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         if self.room is not None:
             if before is not None:
-                # Senders that wait, and claims on the way, go over: their threads know the queue, and not which room they wait in.
+                # Waiting senders and claims move to the new object: their threads know the queue, not its capacity.
                 self.room.follow(before)
             for reference in references:
                 if policy.max_bytes and not reference.size:
-                    with suppress(NotInMemoryError):  # what went to the disk was measured when it went
+                    with suppress(NotInMemoryError):  # messages on the disk were measured when they were paged out
                         reference.size = approximate_size(read(reference))
                 self.room.add(reference.size)
         return signals
@@ -353,27 +353,27 @@ class QueueRules:
 
     @property
     def reads_messages(self) -> bool:
-        """Whether the properties of a message must be read when it comes in."""
+        """Whether the properties of each incoming message must be read."""
         return self._last_values is not None or self._groups is not None or self.policy.type is QueueType.SORTED
 
     def accept(
         self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: CapacityReservation | None = None
     ) -> None:
-        """Note a message that has come in, and is not available yet; it takes the room that was held for `claim`."""
+        """Record an incoming message, which is not available yet; it takes the room reserved for `claim`."""
         reference = entry.reference
-        # What is read first may not be in memory: then nothing has been noted.
+        # Read first, as the message may not be in memory: then nothing has been recorded.
         properties = read(reference).properties if self.reads_messages else None
         if self.room is not None:
             if not reference.size and self.policy.max_bytes:
                 reference.size = approximate_size(read(reference))
             self.room.add(reference.size)
             if claim is not None:
-                self.room.unclaim(claim)  # in the same step: nobody finds it counted twice
-                self.wake_sender()  # it may be smaller than it was thought to be
+                self.room.unclaim(claim)  # in the same step: it is never counted twice
+                self.wake_sender()  # the message may be smaller than estimated
         if properties is not None:
             value = None if self.policy.key is None else properties.get(self.policy.key)
             group = None if self._groups is None else group_place(properties)
-            # Remembered, as the message may have been paged out when the rules ask the next time, and they never wait.
+            # Remembered, as the message may have been paged out when the rules are applied again, and they never wait.
             self._marks[entry] = _Marks(last_key(value), sort_value(value), group)
             if self._groups is not None:
                 self._groups.arrived(entry, group)
@@ -383,11 +383,11 @@ class QueueRules:
         return self._marks[entry].sort
 
     def arrived(self, entry: QueueEntry) -> QueueEntry | None:
-        """Note a message that has become available, perhaps again; return the one, maybe itself, that is superseded now."""
+        """Record a message that has become available, perhaps again; return the one, maybe itself, that is now superseded."""
         return None if self._last_values is None else self._last_values.arrived(entry, self._marks[entry].key)
 
     def is_superseded(self, entry: QueueEntry) -> bool:
-        """Return whether a newer message of its key has arrived since."""
+        """Return whether a newer message of its key has been added since."""
         return self._last_values is not None and self._last_values.is_superseded(entry)
 
     def surplus(self, order: QueueEntryList, delays: DelayIndex) -> QueueEntry | None:
@@ -399,12 +399,12 @@ class QueueRules:
         if available is None or delayed is None:
             return available or delayed
         if self.policy.type is QueueType.SORTED:
-            return available  # it is the last by its value, and nobody knows how old that is
-        # A delayed message is in the queue, too, and counts: the older of the two candidates goes.
+            return available  # it is the last by its value, and its age is unknown
+        # A delayed message counts, too: the older of the two candidates is dropped.
         return min(available, delayed, key=_age)
 
     def gone(self, entry: QueueEntry) -> None:
-        """Note that a message has left the queue; the sender that waited longest for room looks again."""
+        """Remove a message that has left the queue; the sender that has waited longest for room tries again."""
         # Only queues whose rules read properties have marks.
         if entry in self._marks:
             if self._last_values is not None:
@@ -421,7 +421,7 @@ class QueueRules:
             self.wake_sender()
 
     def wake_sender(self) -> None:
-        """Have the sender look again that has waited longest, if there is room for its message."""
+        """Wake the sender that has waited longest, if there is room for its message."""
         signal = None if self.room is None else self.room.next_signal()
         if signal is not None:
             signal.set()
@@ -430,26 +430,26 @@ class QueueRules:
 
     @property
     def needs_search(self) -> bool:
-        """Whether a pull must ask whose turn it is."""
+        """Whether a pull must check which messages the consumer may take."""
         return self.policy.paused or self._exclusive is not None or self._groups is not None
 
     @property
     def has_groups(self) -> bool:
-        """Whether messages of a group go to one consumer."""
+        """Whether the messages of a group are delivered to one consumer."""
         return self._groups is not None
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether one consumer gets all."""
+        """Whether one consumer gets all messages."""
         return self._exclusive is not None
 
     def came(self, consumer: Consumer) -> None:
-        """Note a consumer that takes messages."""
+        """Record a consumer that takes messages."""
         if self._exclusive is not None and consumer.acquires:
             self._exclusive.came(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """Note that a consumer has ended."""
+        """Record that a consumer has been closed."""
         if self._exclusive is not None:
             self._exclusive.left(consumer)
         if self._groups is not None:
@@ -457,14 +457,14 @@ class QueueRules:
 
     def holds_back(self, consumer: Consumer) -> bool:
         """Return whether `consumer` may take nothing at all now."""
-        # A paused queue lets browsers go on. Consumers of a non-destructive queue only look, too, but they wait.
+        # Browsers of a paused queue go on. Consumers of a non-destructive queue only look, too, but they wait.
         if self.policy.paused and (consumer.acquires or self.policy.non_destructive):
             return True
         return self._exclusive is not None and consumer.acquires and self._exclusive.active is not consumer
 
     @property
     def barrier(self) -> Place | None:
-        """The place in the order of an exclusive queue from which on messages wait for a delayed redelivery; None: none does."""
+        """The place in the order of an exclusive queue from which messages wait for a delayed redelivery; None: there is none."""
         return None if self._exclusive is None or not self._exclusive.barrier else self._exclusive.barrier.first
 
     def may_take(
@@ -476,7 +476,7 @@ class QueueRules:
     ) -> bool:
         """Return whether `consumer` may take a message of a queue with groups.
 
-        `higher_priority`: the selectors of interested consumers of higher priority, which come first for what nobody owns.
+        `higher_priority`: the selectors of interested consumers of higher priority, which are preferred for messages without an owner.
         """
         assert self._groups is not None
         group = self._groups.group_of(entry)
@@ -485,7 +485,7 @@ class QueueRules:
                 return False
             if not group.is_anybodys:
                 return group.lets(consumer)
-        # Nobody owns the group, or there is none: consumers of higher priority come first.
+        # The group has no owner, or there is no group: consumers of higher priority are preferred.
         return not any(each is None or order.is_wanted(each, entry) for each in higher_priority)
 
     def choose(
@@ -494,14 +494,14 @@ class QueueRules:
         manager: ConsumerManager,
         order: QueueEntryList,
     ) -> list[Consumer]:
-        """Return whom to wake for a message that is available now."""
+        """Return the consumers to wake for a message that is available now."""
         looking = manager.non_acquiring() if manager.non_acquiring_count else []
         if self.policy.paused:
             return [] if self.policy.non_destructive else looking
         candidates: Iterable[Consumer]
         if self._exclusive is not None:
             active, barrier = self._exclusive.active, self._exclusive.barrier
-            # A message behind a delayed redelivery would leave out of order; the owner is woken when that one is due.
+            # A message behind a delayed redelivery would leave out of order; the owner is woken when that message is due.
             is_blocked = active is None or (barrier and barrier.is_before(order.place_of(entry)))
             candidates = () if active is None or is_blocked else (active,)
         else:
@@ -520,13 +520,13 @@ class QueueRules:
         return [*manager.notify_if_interested([each for each in candidates if _may_want(each, entry)]), *looking]
 
     def next_consumers(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
-        """Return whom to wake because one who was woken will not pull, or more may be taken than before."""
+        """Return the consumers to wake because a woken one will not pull, or more messages may be taken than before."""
         if self.policy.paused:
             return []
         if self._exclusive is not None:
             wanting = [] if self._exclusive.active is None else [self._exclusive.active]
         elif self._groups is not None:
-            # All of them: which consumer may take what is known only when each of them looks.
+            # All of them: only when it looks can each consumer tell which messages it may take.
             wanting = manager.members(ConsumerList.INTERESTED)
         else:
             return manager.choose_next(order.may_have)
@@ -537,14 +537,14 @@ class QueueRules:
     def delivered(
         self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: QueueEntryList
     ) -> list[Consumer]:
-        """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
+        """Record that `consumer` took a message; return the consumers to wake, as others may now take more than before."""
         if self._exclusive is not None:
             self._exclusive.delivered(entry)
         if self._groups is None:
             return []
         if manager.has_priorities and self._is_unowned(entry):
-            order.forget_scan(consumer)  # it owns the group now, of which it may have left others some
-        # A new owner may take messages of the group that it passed over before,
+            order.forget_scan(consumer)  # it owns the group now, whose messages it may have skipped
+        # A new owner may take messages of the group that it skipped before,
         # so it is woken without a message of its own.
         if not self._groups.delivered(consumer, entry) or not order:
             return []
@@ -555,14 +555,14 @@ class QueueRules:
         return group is not None and group.owner is None
 
     def restored(self, entry: QueueEntry, holder: Holder) -> None:
-        """Note a message that `holder` had received before the broker was started."""
+        """Record a message that `holder` had received before the broker was restarted."""
         if self._exclusive is not None:
             self._exclusive.restored(entry, holder)
         if self._groups is not None:
             self._groups.restored(entry, holder)
 
     def released(self, entries: Iterable[QueueEntry]) -> None:
-        """Note that messages were given back, all of which are in their places, or delayed."""
+        """Record that messages were released, all of which are in their places, or delayed."""
         for entry in entries:
             if self._exclusive is not None:
                 self._exclusive.released(entry)
@@ -570,7 +570,7 @@ class QueueRules:
                 self._groups.released(entry)
 
     def delayed(self, entries: Iterable[QueueEntry], order: QueueEntryList) -> None:
-        """Note that messages that were delivered before are delayed: those behind them wait, unless the policy says otherwise."""
+        """Record that redeliveries are delayed: messages behind them wait, unless the policy says otherwise."""
         if self.policy.non_blocking_redelivery:
             return
         for entry in entries:
@@ -580,7 +580,7 @@ class QueueRules:
                 self._groups.delayed(entry, order.place_of(entry))
 
     def due(self, entry: QueueEntry, manager: ConsumerManager) -> list[Consumer]:
-        """Note that a message is delayed no longer, and available; return whom to wake for those behind it."""
+        """Record that a delayed message is available; return the consumers to wake for those behind it."""
         owner: Consumer | None = None
         if self._exclusive is not None and self._exclusive.barrier.remove(entry):
             owner = self._exclusive.active
@@ -599,24 +599,24 @@ class QueueRules:
 
     @property
     def has_freed(self) -> bool:
-        """Whether consumers may take messages that they could not take before, and nobody was woken for."""
+        """Whether consumers may take messages that they could not take before, and none was woken for them."""
         if self._exclusive is not None:
             return self._exclusive.is_freed
         return self._groups is not None and self._groups.is_freed
 
     def freed_for(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
-        """Return whom to wake for such messages."""
+        """Return the consumers to wake for such messages."""
         if self._exclusive is not None:
-            # Cleared before consumers are chosen: what becomes free from here on is noted again.
+            # Cleared before consumers are chosen: messages that are freed from here on set it again.
             self._exclusive.is_freed = False
         if self._groups is not None:
             self._groups.is_freed = False
         return self.next_consumers(manager, order)
 
     def tell_freed(self, rewind: Callable[[Iterable[QueueEntry]], None]) -> None:
-        """Have consumers look again at messages that they passed over before they might take them."""
+        """Have consumers look again at messages that they skipped before they could take them."""
         freed = {} if self._groups is None else self._groups.freed
-        # One group at a time, each forgotten after it was told: an error leaves the others to be told.
+        # One group at a time, each removed after its rewind: an error leaves the others for the next call.
         while freed:
             name = next(iter(freed))
             rewind(freed[name])
@@ -636,4 +636,4 @@ def _may_want(consumer: Consumer, entry: QueueEntry) -> bool:
     try:
         return cursor is None or cursor.matches is None or cursor.matches(entry)
     except NotInMemoryError:
-        return True  # perhaps in vain: whoever is woken loads the message and looks
+        return True  # perhaps needlessly: the woken consumer loads the message and evaluates it

@@ -1,7 +1,7 @@
-"""What passes between a queue and the journal: messages that are found again, whose removal could not be written, and that are to be written.
+"""Restoring messages of a queue: after a restart, or when their removal could not be written.
 
-Recovery happens before anybody uses the queue, `reinstate` at any time. Either way the message is given its place as if it
-had been there all the time.
+Restoring happens before the queue is used, `reinstate` at any time. Either way the message gets the place that it
+had before.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def restore_message(
     *,
     is_held: bool = False,
 ) -> QueueEntry | None:
-    """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used.
+    """Restore a message that the journal has stored, or that `unit`, in doubt, has sent; before the queue is used.
 
-    Returns None, and lets go of it, if the rules ask for a message that cannot be read: the journal has quarantined it.
-    Raises `ResourceError`. `is_held`: `Queue.hold` follows. A message that a client had before stays away for the delay that it had then, from now
-    on: when it was given back is not known.
+    Returns None, and releases it, if the rules need a message that cannot be read: the journal has quarantined it.
+    Raises `ResourceError`. `is_held`: `Queue.hold` follows. A redelivery waits for its whole delay from now on: the time of its
+    release is not known.
     """
     # Before the lock is taken, as reading waits for the disk.
     read = _reader_for(queue, reference)
@@ -67,15 +67,15 @@ def restore_message(
 
 
 def restore_run(queue: QueueCore, run: RecoveredRun) -> bool:
-    """Take in messages that the journal has kept; return False, having done nothing, if they must come one by one."""
+    """Restore the messages of a run; return False, having done nothing, if they must be restored one by one."""
     with queue.lock:
         return queue.rules is None and queue.state.restore_run(queue, run)
 
 
 def dead_letter_exhausted(queue: QueueCore) -> None:
-    """Move what was delivered too often before the broker started, as it may be what ended the last one."""
+    """Dead-letter messages that were delivered too often before the restart, as one of them may have caused it."""
     with queue.lock:
-        # Compact messages were never delivered, so they need not be made into objects here.
+        # Compact messages were never delivered, so they need not be materialized here.
         for entry in queue.state.materialized():
             if entry.delivery_count and queue.dead_letters.exceeded_redeliveries(entry.delivery_count, failed=False):
                 queue.dead_letters.remove_as_exhausted(entry, None)
@@ -85,9 +85,9 @@ def dead_letter_exhausted(queue: QueueCore) -> None:
 
 
 def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
-    """Take back a message that was settled, and whose removal could not be written; it comes again, flagged, when it is its time.
+    """Restore a message that was settled, and whose removal could not be written; it is redelivered, flagged, when it is due.
 
-    One that has expired is tried again later, by the timer; one that cannot be read any more has been quarantined.
+    If it has expired, the timer tries again later; if it can no longer be read, it has been quarantined.
     """
     reference = entry.reference
     # Before the lock, as reading may wait for the disk.
@@ -102,14 +102,14 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
             queue.pager.page_out(reference)
         queue.state.reinstate(entry)
         if queue.journal is not None:
-            # As for any message that is released: its count survives a crash, so it comes again flagged.
+            # As for any message that is released: its count survives a crash, so that it is flagged.
             queue.journal.defer_counts([(entry.reference, entry.delivery_count)])
         now_ms = queue.clock.time_ms()
         is_late = queue.dead_letters.leaves_expired and is_expired(reference, now_ms)
         if is_late:
             queue.times.follow_clock()
             queue.state.delays.add(entry, now_ms + _RETRY_MS)
-            # Listed as one that has expired, so that the timer's next visit moves it.
+            # Listed as expired, so that the timer's next call moves it.
             queue.times.expiry.put_back([entry])
         expires_next = not is_late and reference.expiration_ms > 0 and queue.times.expiry.add(entry)
         woken = () if is_late else _place_again(queue, entry)
@@ -121,11 +121,11 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
 
 
 def _place_again(queue: QueueCore, entry: QueueEntry, *, is_held: bool = False) -> Sequence[Consumer]:
-    """Make a message available that was restored, or taken back, now or later; return whom to wake. The lock is held."""
+    """Make a restored message available, now or later; return the consumers to wake. The lock is held."""
     count = entry.delivery_count
     delay_ms = redelivery_delay_ms(queue.policy, count, queue.back_off_ms) if count else 0
     if is_held or delay_ms:
-        queue.state.place(entry)  # for the place that it will come back to
+        queue.state.place(entry)  # to assign the place to which it will return
         queue.ordering.discard(entry)
     if is_held:
         return ()
@@ -135,13 +135,13 @@ def _place_again(queue: QueueCore, entry: QueueEntry, *, is_held: bool = False) 
     queue.state.delays.add(entry, max(entry.reference.deliver_at_ms, queue.clock.time_ms() + delay_ms))
     if queue.rules is not None:
         queue.rules.delayed([entry], queue.ordering)
-    return queue.displace(entry)  # now, as a newer one may come and go before it is due
+    return queue.displace(entry)  # now, as a newer one may come and be consumed before it is due
 
 
 def _reader_for(queue: QueueCore, reference: MessageReference) -> Callable[[MessageReference], Envelope] | None:
-    """Return what the rules read a message with, without waiting; None: it cannot be read.
+    """Return the function with which the rules read a message, without waiting; None: it cannot be read.
 
-    Waits for a disk if they ask for it. Raises `ResourceError`.
+    Waits for a disk if the rules read messages. Raises `ResourceError`.
     """
     rules = queue.rules
     is_measured = bool(queue.policy.max_bytes) and not reference.size

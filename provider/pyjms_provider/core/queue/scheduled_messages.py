@@ -1,6 +1,6 @@
-"""Messages that have a time: they expire (JMS 1.1 §3.4.9), are to be delivered later, or stay away for a redelivery delay.
+"""Messages with a time: they expire (JMS 1.1 §3.4.9), are to be delivered later, or wait for a redelivery delay.
 
-Machines without a lock: their queue calls them under the queue's own.
+No locks: their queue calls them under its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPARE = 64
 
 
 def is_expired(reference: MessageReference, now_ms: int) -> bool:
-    """Return whether the message's time is over at `now_ms`, in milliseconds since 1970 UTC."""
+    """Return whether the message has expired at `now_ms`, in milliseconds since 1970 UTC."""
     return 0 < reference.expiration_ms <= now_ms
 
 
@@ -34,16 +34,16 @@ class ExpiryIndex:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, QueueEntry]] = []
         self._staying: list[QueueEntry] = []
-        """Messages that have expired, and that were not to go when somebody looked last."""
+        """Messages that have expired, and had to stay at the last check."""
         self._gone = 0
         self.due_ms: int | None = None
-        """When the housekeeper has been asked to come; None: not at all."""
+        """The time of the next call that was scheduled; None: none."""
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._staying)
 
     def add(self, entry: QueueEntry) -> bool:
-        """Note a message that can expire; return True if the housekeeper must come earlier than was asked."""
+        """Add a message that can expire; return True if an earlier call must be scheduled."""
         expiration_ms = entry.reference.expiration_ms
         # The id decides between equal times, so that entries are never compared.
         heappush(self._heap, (expiration_ms, entry.reference.id, entry))
@@ -53,10 +53,10 @@ class ExpiryIndex:
         return False
 
     def forget_one(self) -> None:
-        """Note that some message that can expire has left the channel in another way."""
-        # Finding one in a heap costs as much as clearing all, so those that have gone are counted, and cleared together.
+        """Count a message that can expire and has left the channel in another way."""
+        # Finding one in a heap costs as much as clearing all, so absent ones are counted, and cleared together.
         self._gone += 1
-        # When most of them have gone: clearing then costs each message a constant part.
+        # When they are the majority: clearing then costs each message a constant part.
         if self._gone > _SPARE and self._gone * 2 > len(self):
             self._staying = [entry for entry in self._staying if entry.state is not MessageState.ABSENT]
             self._heap = [item for item in self._heap if item[2].state is not MessageState.ABSENT]
@@ -64,21 +64,21 @@ class ExpiryIndex:
             self._gone = 0
 
     def put_back(self, entries: Iterable[QueueEntry]) -> None:
-        """Keep messages in mind that have expired and must not go yet; no visit of the housekeeper is planned for them."""
-        # Beside the heap: on top of it they would be found, and put back, again and again in one visit.
+        """Keep expired messages that must stay for now; no call is scheduled for them."""
+        # Beside the heap: on top of it they would be found and put back again and again in one call.
         self._staying += entries
 
     def rewind(self) -> None:
-        """Have `take_expired` return those as well that were put back."""
+        """Have `take_expired` return the messages that were put back, too."""
         for entry in self._staying:
             heappush(self._heap, (entry.reference.expiration_ms, entry.reference.id, entry))
         self._staying = []
 
     def take_expired(self, now_ms: int, most: int) -> list[QueueEntry]:
-        """Take out up to `most` messages in the channel that have expired, and plan the housekeeper's next visit."""
-        expired: dict[QueueEntry, None] = {}  # once, although a message that came back may be listed twice
+        """Remove and return up to `most` expired messages of the channel, and compute the time of the next call."""
+        expired: dict[QueueEntry, None] = {}  # each once, although a message that was put back may be listed twice
         heap = self._heap
-        # Those that have gone are dropped on the way, whatever their time.
+        # Absent messages are dropped on the way, whatever their time.
         while heap and len(expired) < most and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
             entry = heappop(heap)[2]
             if entry.state is MessageState.ABSENT:
@@ -90,16 +90,16 @@ class ExpiryIndex:
 
 
 _STEP_MS = 1000
-"""A clock that is set by less is not noticed."""
+"""A smaller change of the clock is ignored."""
 _LONGEST_MS = 2**63 - 1
 _AT_ONCE = 2
-"""A message that was delivered less often comes again at once: JMS programs roll back once for many reasons."""
+"""A message delivered less often is redelivered at once: JMS programs roll back once for many reasons."""
 _DOUBLINGS = 16
 _BACK_OFF_MAX_MS = 5000
 
 
 def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int, back_off_ms: int = 0) -> int:
-    """Return how long a message stays away that was delivered so often: the delay grows with each delivery.
+    """Return the redelivery delay after this many deliveries: it grows with each one.
 
     `back_off_ms`: of a policy without a delay, before the third delivery.
     """
@@ -118,7 +118,7 @@ def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int, back_off_ms: i
 
 
 class DelayIndex:
-    """The messages that wait, the next one first."""
+    """The delayed messages, the next one first."""
 
     __slots__ = ("_ages", "_ahead_ms", "_due", "_heap", "_numbers")
 
@@ -127,15 +127,15 @@ class DelayIndex:
         self._heap: list[tuple[int, int, QueueEntry]] = []
         self._numbers = count()
         self._ahead_ms = 0.0
-        """By how much the clock on the wall, by which all times here are, was ahead of the monotonic one."""
+        """By how much the wall clock, in which all times here are given, was ahead of the monotonic one."""
         self._ages: list[tuple[int, int, QueueEntry]] | None = None
-        """What `least` needs, once somebody has asked: priority, age and message, of those that have gone, too."""
+        """The heap for `least`, once it was called: priority, age and message, absent ones included."""
 
     def __len__(self) -> int:
         return len(self._due)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Yield the messages by their time; nothing may change meanwhile."""
+        """Yield the messages by their time; the index must not change meanwhile."""
         return iter(sorted(self._due, key=lambda entry: self._due[entry]))
 
     def __contains__(self, entry: object) -> bool:
@@ -151,9 +151,9 @@ class DelayIndex:
         return heap[0][0] if heap else None
 
     def follow(self, ahead_ms: float) -> None:
-        """Hear by how much the clock on the wall is ahead of the monotonic one: before a message is added that waits for a while, and before
-        those are taken that are due. If it was set, all that wait for a while wait for as long as they were to, and those
-        that were sent to be delivered at a time wait for that time.
+        """Set by how much the wall clock is ahead of the monotonic one: before a message with a delay is added, and before due ones
+        are taken. If the wall clock was set, delays keep their durations, and messages that were sent for a point in time keep
+        that point.
         """
         by_ms = round(ahead_ms - self._ahead_ms)
         if abs(by_ms) < _STEP_MS:
@@ -168,17 +168,17 @@ class DelayIndex:
         self._due, self._heap, self._ahead_ms = due, heap, ahead_ms
 
     def add(self, entry: QueueEntry, due_ms: int) -> None:
-        """Note a message that waits until then, in milliseconds since 1970 UTC; 0: until somebody looks who is due."""
+        """Add a message that waits until then, in milliseconds since 1970 UTC; 0: until the next call of `take_due`."""
         heappush(self._heap, (due_ms, next(self._numbers), entry))
         if self._ages is not None:
             if len(self._ages) > 2 * len(self._due) + _SPARE:
-                self._ages = None  # nobody asks any more, or it is mostly those that have gone
+                self._ages = None  # no longer used, or mostly absent messages
             else:
                 heappush(self._ages, _aged(entry))
         self._due[entry] = due_ms
 
     def discard(self, entry: QueueEntry) -> bool:
-        """Forget a message that has left the queue; return whether it waited."""
+        """Remove a message that has left the queue; return whether it was delayed."""
         if entry not in self._due:
             return False
         if len(self._heap) > 2 * len(self._due) + _SPARE:
@@ -189,7 +189,7 @@ class DelayIndex:
         return True
 
     def least(self) -> QueueEntry | None:
-        """Return the oldest message of the lowest priority: a ring queue that is full drops it."""
+        """Return the oldest message of the lowest priority, which a full ring queue drops."""
         ages = self._ages
         if ages is None:
             ages = list(map(_aged, self._due))
@@ -200,12 +200,12 @@ class DelayIndex:
         return ages[0][2] if ages else None
 
     def take_due(self, now_ms: int, most: int) -> list[QueueEntry]:
-        """Take out up to `most` messages whose time has come, in the order of their times."""
+        """Remove and return up to `most` due messages, in the order of their times."""
         due: list[QueueEntry] = []
         while len(due) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             entry = self._heap[0][2]
             due.append(entry)
-            del self._due[entry]  # the heap forgets it when it is looked at next
+            del self._due[entry]  # the heap drops it at its next use
         return due
 
 

@@ -1,7 +1,7 @@
-"""Selectors of durable subscriptions, from the texts that a journal has, and those of plain STOMP clients, whose properties are all texts.
+"""Selectors of durable subscriptions, from the texts in a journal, and of plain STOMP clients, whose properties are all texts.
 
-As ActiveMQ Classic does for plain clients, a text counts as a number where a selector compares it with numbers, and as a boolean where it compares
-it with TRUE or FALSE or has it stand alone: ``cups > 1`` chooses a message with the header ``cups:2``. Values that are no texts are compared as JMS says.
+As in ActiveMQ Classic for such clients, a text counts as a number where a selector compares it with numbers, and as a boolean where it is compared
+with TRUE or FALSE or stands alone: ``cups > 1`` matches a message with the header ``cups:2``. Values that are no texts are compared as in JMS.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 
 PLAIN: Final = "convert_string_expressions:"
-"""So the text of a plain client's selector begins that is not one of JMS."""
+"""The prefix of a plain client's selector that does not mean the same as a selector of JMS."""
 
 
 def durable_selector(text: str | None) -> Selector | None:
-    """Return the selector that had this text, None for none: one of JMS, or of a plain client. Raises `InvalidSelectorError`."""
+    """Return the selector with this text, None for none: one of JMS, or of a plain client. Raises `InvalidSelectorError`."""
     if text is None or not text.startswith(PLAIN):
         return selector_or_none(text)
     return plain_selector(text)
 
 
 def unreadable_selector(text: str) -> Selector:
-    """Return what stands for a selector that cannot be read: it has the text, and nobody knows which messages match, so none does."""
+    """Return a selector that stands for an unreadable text: it has the text, and matches no message."""
     return Selector(text, _never, frozenset(), _never, Boolean(value=False, start=0, end=0))
 
 
@@ -55,13 +55,13 @@ def _never(_: Envelope) -> bool:
     return False
 
 
-_AS_NUMBER, _AS_BOOLEAN = "\0", "\1"  # before a name; no property's name begins so
+_AS_NUMBER, _AS_BOOLEAN = "\0", "\1"  # before a name; no property's name begins like this
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def plain_selector(text: str | None) -> Selector | None:
     """Return the selector of a plain client, None for none. Raises `InvalidSelectorError`."""
-    # A text that the journal has kept begins with the prefix; one that a client sends does not.
+    # A text from the journal begins with the prefix; one from a client does not.
     return None if not text else _compile(text.removeprefix(PLAIN))
 
 
@@ -74,7 +74,7 @@ def _compile(text: str) -> Selector:
     if converted == root:
         return selector
     matches, fails = compile_condition(converted)
-    # Another text, as queues remember what they know of a selector by it.
+    # Another text, as queues identify a selector by its text.
     return Selector(
         f"{PLAIN}{text}",
         lambda envelope: matches(_seen(envelope)),
@@ -89,7 +89,7 @@ def _seen(envelope: Envelope) -> Envelope:
 
 
 class _Converted(Mapping[str, "Stored"]):
-    """Properties, and beside them the same as numbers and as booleans."""
+    """Properties, and the same as numbers and as booleans."""
 
     def __init__(self, properties: Mapping[str, Stored]) -> None:
         self._properties = properties
@@ -127,7 +127,7 @@ def _number(value: Any) -> Any:
 
 
 def _condition(node: Node) -> Node:
-    """Return a condition whose properties are converted where its literals say so."""
+    """Return a condition whose properties are converted to the types of its literals."""
     match node:
         case And(terms=terms) | Or(terms=terms):
             return replace(node, terms=tuple(map(_condition, terms)))
@@ -137,7 +137,7 @@ def _condition(node: Node) -> Node:
             return _renamed(node, _AS_BOOLEAN)
         case Comparison() | Between():
             below = list(walk(node))
-            # The literals decide what the identifiers beside them are; two identifiers alone are compared as JMS says.
+            # The literals decide the types of the identifiers beside them; two identifiers alone are compared as in JMS.
             if any(isinstance(each, (Number, Arithmetic, Sign)) for each in below):
                 return _value(node, _AS_NUMBER)
             if any(isinstance(each, Boolean) for each in below):
