@@ -1,19 +1,19 @@
-"""The receiving side of queues: consumers, their targets and sessions, and whom a queue wakes (Broker-J, consumer-queue interactions).
+"""The receiving side of queues: consumers, their targets and sessions, and the choice of consumers to wake (Broker-J, consumer-queue interactions).
 
-A *consumer* is one subscription's end at one queue. Its *target* is the broker's image of the client that consumes, with
-one consumer for each queue that it reads. Targets belong to a *session*, which holds what they pulled until it is
-settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back. A consumer that waits where the message
-comes in, and has nothing else to do, is delivered it directly instead (decision 0610).
+A *consumer* is one subscription's end at one queue. Its *target* is the broker's representation of the consuming client, with
+one consumer for each queue that it reads. Targets belong to a *session*, which holds the pulled messages until they are
+settled. A wake-up is passed queue → consumer → target → session; messages are pulled along the same path in reverse. A consumer that waits on the
+connection where the message arrives gets it delivered directly instead (decision 0610).
 
 A consumer that takes messages is in one of three lists. *NotInterested*: it wants no wake-ups. *Interested*: it wants
-one. *Notified*: it was woken, and either pulls until a pull yields nothing, or says that its interest has ended. Those
+one. *Notified*: it was woken, and either pulls until a pull yields nothing, or ends its interest. Consumers
 that only look are in *NonAcquiring*. Lists are kept for each consumer priority, the highest first.
 
-The rule that all this serves: whenever a message is available that an interested consumer would take and may take, one
-such consumer has been woken. "Would take" asks the selector; "may take": no consumer of higher priority wants it.
+The invariant behind it: whenever a message is available that an interested consumer wants and may take, one
+such consumer has been woken. "Wants": its selector matches; "may take": no consumer of higher priority wants it.
 
-Threads: `ConsumerManager` has no lock: its queue calls it under the queue's own. `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
-session's own thread alone.
+Threads: `ConsumerManager` has no lock: its queue calls it under the queue's own. `notify_work` is called from any thread without a lock, and only passes the call on. Only the
+session's own thread pulls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerList(Enum):
-    """Where a consumer can be."""
+    """The list of a consumer."""
 
     REMOVED = "of no queue"
     NON_ACQUIRING = "looks at messages and takes none"
@@ -53,7 +53,7 @@ class ConsumerList(Enum):
 
 
 class ConsumerEvent(Enum):
-    """What moves a consumer."""
+    """An event that moves a consumer."""
 
     ADD = "a consumer that takes messages comes"
     ADD_NON_ACQUIRING = "a consumer that only looks comes"
@@ -80,7 +80,7 @@ MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyT
         (_LIST.NON_ACQUIRING, _EVENT.REMOVE): _LIST.REMOVED,
         (_LIST.NOT_INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
         (_LIST.NOT_INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
-        (_LIST.NOT_INTERESTED, _EVENT.PULLED_NOTHING): _LIST.NOT_INTERESTED,  # whoever wants to may pull unasked
+        (_LIST.NOT_INTERESTED, _EVENT.PULLED_NOTHING): _LIST.NOT_INTERESTED,  # a consumer may pull without a wake-up
         (_LIST.NOT_INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
         (_LIST.INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
         (_LIST.INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
@@ -93,7 +93,7 @@ MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyT
         (_LIST.NOTIFIED, _EVENT.REMOVE): _LIST.REMOVED,
     }
 )
-"""Every other pair is forbidden: one cannot wake who is not waiting, nor move who is not there."""
+"""All other pairs are forbidden: only a waiting consumer can be woken, and only an attached one moved."""
 
 _NEXT = dict(MOVES)
 # Looking up a member of an enumeration costs more than a global name.
@@ -107,7 +107,7 @@ _NOTIFY = ConsumerEvent.NOTIFY
 
 
 class ForbiddenMoveError(Exception):
-    """A queue did to a consumer what its list forbids: a fault of the queue, never of a client."""
+    """A queue moved a consumer in a way that its list forbids: a fault of the queue, never of a client."""
 
     def __init__(self, place: ConsumerList, event: ConsumerEvent) -> None:
         super().__init__(f"a consumer that is {place.name} ({place.value}) cannot have {event.name} ({event.value})")
@@ -116,34 +116,34 @@ class ForbiddenMoveError(Exception):
 
 
 def next_list(place: ConsumerList, event: ConsumerEvent) -> ConsumerList:
-    """Return the list after `event`. Raises `ForbiddenMoveError` for a pair that must not happen."""
+    """Return the list after `event`. Raises `ForbiddenMoveError` for a forbidden pair."""
     try:
         return _NEXT[place, event]
     except KeyError:
         raise ForbiddenMoveError(place, event) from None
 
 
-_MANY = 64  # so many consumers are passed over one by one
-_ALIKE = 4  # so many, on average, have the same selector where they are passed over together
+_MANY = 64  # up to so many consumers are checked one by one
+_ALIKE = 4  # so many, on average, must share a selector to be skipped together
 
 
 class _WaitingConsumers:
-    """Many that wait for a wake-up, by what is known of their selectors."""
+    """Many interested consumers, grouped by selector."""
 
     __slots__ = ("alone", "by_cursor", "indexes")
 
     def __init__(self, consumers: Iterable[Consumer]) -> None:
         self.by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
-        """All of them."""
+        """All consumers, by their cursors."""
         self.alone: dict[Cursor | None, None] = {}
-        """Those of these cursors that must be asked."""
+        """Cursors without an index, which must be evaluated."""
         self.indexes: Counter[ValueIndex] = Counter()
-        """Where the others are found, and how many cursors each has here."""
+        """The indexes that find the others, with the number of cursors that each has here."""
         for consumer in consumers:
             self.add(consumer)
 
     def add(self, consumer: Consumer) -> None:
-        """Note one that waits."""
+        """Add a consumer."""
         # By cursor: consumers with the same selector text share one, and the first of them stands for all.
         cursor = consumer.cursor
         if cursor not in self.by_cursor:
@@ -154,7 +154,7 @@ class _WaitingConsumers:
         self.by_cursor[cursor][consumer] = None
 
     def remove(self, consumer: Consumer) -> None:
-        """Forget one that waits no longer."""
+        """Remove a consumer."""
         cursor = consumer.cursor
         del self.by_cursor[cursor][consumer]
         if not self.by_cursor[cursor]:
@@ -167,12 +167,12 @@ class _WaitingConsumers:
                     del self.indexes[cursor.index]
 
     def firsts(self, of_index: Callable[[ValueIndex], Iterable[Cursor] | None]) -> Iterator[Consumer]:
-        """Yield the first consumers of all cursors, save those of indexes of which `of_index` does not name them; None: it names all."""
+        """Yield the first consumers of all cursors, save those of indexes for which `of_index` does not name them; None: it names all."""
         for cursor in self.alone:
             yield next(iter(self.by_cursor[cursor]))
         for index in self.indexes:
             named = of_index(index)
-            # The index cannot say who may match, so the first consumer of each of its cursors is asked.
+            # The index cannot tell which may match, so the first consumer of each of its cursors is asked.
             if named is None:
                 named = [each for each in self.by_cursor if each is not None and each.index is index]
             for each in named:
@@ -181,7 +181,7 @@ class _WaitingConsumers:
 
 
 class _ConsumerSelector:
-    """The choice of who is to be woken for one message, each selector evaluated once however many consumers share it."""
+    """The choice of consumers to wake for one message, with each selector evaluated once however many consumers share it."""
 
     __slots__ = ("_entry", "_keys", "_mismatch", "guessed", "known")
 
@@ -191,10 +191,10 @@ class _ConsumerSelector:
         self._keys: dict[ValueIndex, int] = {}
         self.known: dict[Cursor, bool] = {}
         self.guessed = False
-        """Whether one may be woken in vain, as the message is not in memory."""
+        """Whether a wake-up may be needless, as the message is not in memory."""
 
     def wants(self, consumer: Consumer) -> bool:
-        """Return whether a consumer would take the message."""
+        """Return whether a consumer's selector matches the message."""
         cursor = consumer.cursor
         if cursor is None:
             return True
@@ -206,15 +206,15 @@ class _ConsumerSelector:
         try:
             is_wanted = cursor.matches is None or cursor.matches(self._entry)
         except NotInMemoryError:
-            is_wanted = self.guessed = True  # perhaps in vain: whoever is woken loads the message and looks
+            is_wanted = self.guessed = True  # perhaps needlessly: the woken consumer loads the message and evaluates it
         self.known[cursor] = is_wanted
-        # Remembered by the cursor, so that the next poll does not evaluate the message again.
+        # Recorded in the cursor, so that the next poll does not evaluate the message again.
         if not is_wanted:
             self._mismatch(cursor, self._entry)
         return is_wanted
 
     def cursors_of(self, index: ValueIndex) -> Iterable[Cursor] | None:
-        """Return those of an index that may match; None: any of them."""
+        """Return the cursors of an index that may match; None: any of them."""
         key = self._key_for(index)
         return None if key == UNKNOWN_KEY else index.cursors_of(key)
 
@@ -242,13 +242,13 @@ class PriorityGroup:
             place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
         }
         self.crowd: _WaitingConsumers | None = None
-        """Those in Interested, where many are passed over together; None: that was of no use yet."""
+        """The consumers in Interested, where many are skipped together; None: that was not useful yet."""
         self.turns = 0
-        """How often one was put at the back of Interested."""
+        """How often a consumer was put at the back of Interested."""
         self.in_vain: set[Cursor | None] = set()
-        """With which selectors (None: with none) one was woken, looked at all there is, and may have nothing of it; since marks were last forgotten."""
+        """The selectors (None: none) whose woken consumers have checked all messages and found nothing to take, since these marks were last cleared."""
         self.wanting: dict[Cursor | None, int] | None = None
-        """How many in Interested and Notified have each selector; None: nobody has asked yet."""
+        """The number of consumers in Interested and Notified by selector; None: not counted yet."""
 
     @property
     def is_empty(self) -> bool:
@@ -256,24 +256,24 @@ class PriorityGroup:
         return not any(self.lists.values())
 
     def first(self, choice: _ConsumerSelector) -> Consumer | None:
-        """Return the first in Interested that wants a message.
+        """Return the first consumer in Interested that wants a message.
 
-        Where many have the same selector, or an index says who may want it, the others are passed over together.
+        Where many have the same selector, or an index tells which may want it, the others are skipped together.
         """
         interested = self.lists[_INTERESTED]
         crowd = self.crowd
         wants = choice.wants
         if crowd is not None:
-            # Few are left: walking over them is cheaper than keeping a second table.
+            # Few are left: walking over them is cheaper than maintaining a second table.
             if len(interested) <= _MANY:
                 self.crowd = crowd = None
-            # Only while selectors repeat: where each consumer has its own and no index, all must be asked in any case.
+            # Only while selectors repeat: where each consumer has its own and no index, all must be evaluated in any case.
             elif len(interested) >= len(crowd.alone) * _ALIKE:
                 first = next(iter(interested))
                 if wants(first):
-                    return first  # mostly: no need to ask all the others
+                    return first  # mostly: no need to evaluate all the others
                 wanting = [each for each in crowd.firsts(choice.cursors_of) if wants(each)]
-                # The table has no order between cursors, so the turn decides who has waited longest.
+                # The table has no order between cursors, so the turn decides which has waited longest.
                 return min(wanting, key=_by_turn, default=None)
         found: Consumer | None = None
         steps = 0
@@ -288,9 +288,9 @@ class PriorityGroup:
         return found
 
     def next_consumers(self) -> Iterable[Consumer]:
-        """Return those in Interested, in turn, who may have to be woken in place of another one: of each selector the first at least.
+        """Return, in turn, the consumers in Interested that may have to be woken in place of another one: at least the first of each selector.
 
-        Nobody may be moved while they are looked through: mostly the first one is all that is asked for, of however many.
+        No consumer may be moved during the iteration: mostly only the first of many is needed.
         """
         interested = self.lists[_INTERESTED]
         if len(interested) <= _MANY:
@@ -300,7 +300,7 @@ class PriorityGroup:
                 return interested
             crowd = _WaitingConsumers(interested)
             if len(crowd.by_cursor) * _ALIKE > len(interested):
-                return interested  # most differ, so there is nothing to be had from it
+                return interested  # most differ, so the table would not help
             self.crowd = crowd
         return sorted(self.crowd.firsts(lambda index: None if index.lags else tuple(index.ready)), key=_by_turn)
 
@@ -311,7 +311,7 @@ class PriorityGroup:
         return self.wanting
 
     def count_wanting(self, cursor: Cursor | None, change: int) -> None:
-        """Note that one more, or one less, in Interested and Notified has a selector."""
+        """Count one consumer more, or one less, in Interested and Notified for a selector."""
         if self.wanting is not None and change:
             self.wanting[cursor] = self.wanting.get(cursor, 0) + change
             if not self.wanting[cursor]:
@@ -337,15 +337,15 @@ class ConsumerManager:
     def __init__(self) -> None:
         self._groups: list[PriorityGroup] = []  # of descending priority
         self.interested_count = 0
-        """How many are in Interested: without them nobody needs to be chosen."""
+        """How many are in Interested: without them no consumer need be chosen."""
         self.non_acquiring_count = 0
         self.has_priorities = False
         """Whether the consumers differ in priority, so that a pull must look at `higher_priority`."""
         self._always_searches = False
         self.needs_search = False
-        """Whether a pull must ask whose turn it is: for priorities, or because the queue says so."""
+        """Whether a pull must check which messages the consumer may take: for priorities, or for the queue's rules."""
         self._gave_up: list[tuple[PriorityGroup, Cursor | None]] = []
-        """Who gave up, by priority and selector, and waits for others to look."""
+        """Consumers that gave up, by priority and selector, and wait for others to look."""
 
     def __iter__(self) -> Iterator[Consumer]:
         for group in self._groups:
@@ -358,41 +358,41 @@ class ConsumerManager:
         return sum(len(consumers) for group in self._groups for consumers in group.lists.values())
 
     def members(self, place: ConsumerList) -> list[Consumer]:
-        """Return the consumers of one list: in the order in which they would be woken."""
+        """Return the consumers of one list, in the order in which they would be woken."""
         return [consumer for group in self._groups for consumer in group.lists[place]]
 
     # Moves
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a consumer: not interested yet, or one that only looks."""
+        """Add a consumer: not interested yet, or one that only looks."""
         consumer.group = self._group_of(consumer.priority)
         self._move(consumer, ConsumerEvent.ADD if consumer.acquires else ConsumerEvent.ADD_NON_ACQUIRING)
         self._note_non_acquiring()
 
     def remove(self, consumer: Consumer) -> bool:
-        """Let a consumer go; return whether it had been woken, so that another one must be."""
+        """Remove a consumer; return whether it had been woken, so that another one must be."""
         was_notified = consumer.place is _NOTIFIED
         self._move(consumer, ConsumerEvent.REMOVE)
         self._note_non_acquiring()
-        # Groups without consumers go, so that `has_priorities` is true only while priorities really differ.
+        # Groups without consumers are removed, so that `has_priorities` is true only while priorities really differ.
         self._groups = [group for group in self._groups if not group.is_empty]
-        # The consumer that left may have been why others found nothing.
+        # The removed consumer may have been the reason why others found nothing.
         self._forget_vain()
         self._note_priorities()
         return was_notified
 
     def begin_interest(self, consumer: Consumer) -> None:
-        """Note that `consumer` wants to be woken."""
+        """Record that `consumer` wants to be woken."""
         self._move(consumer, _INTEREST_BEGINS)
 
     def end_interest(self, consumer: Consumer) -> bool:
-        """Note that `consumer` wants no wake-up; return whether it had one, so that another one must get it."""
+        """Record that `consumer` wants no wake-up; return whether it had one, so that another one must get it."""
         was_notified = consumer.place is _NOTIFIED
         self._move(consumer, _INTEREST_ENDS)
         return was_notified
 
     def notify(self, consumer: Consumer) -> None:
-        """Note that `consumer` is being woken."""
+        """Record that `consumer` is being woken."""
         self._move(consumer, _NOTIFY)
 
     def pulled_nothing(self, consumer: Consumer) -> None:
@@ -401,9 +401,9 @@ class ConsumerManager:
 
     def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
         before = consumer.place
-        # A dictionary in place of the call: this is a step of each `receive`.
+        # A look-up in place of a call: this is a step of each `receive`.
         after = _NEXT.get((before, event)) or next_list(before, event)
-        # Mostly: a consumer says with each receive that it is interested.
+        # Mostly: a consumer declares its interest with each receive.
         if before is after:
             return
         group = consumer.group
@@ -429,7 +429,7 @@ class ConsumerManager:
             group.count_wanting(consumer.cursor, (after in _WANTING) - (before in _WANTING))
 
     def _group_of(self, priority: int) -> PriorityGroup:
-        """Return the lists of one priority, which may be new."""
+        """Return the lists of one priority, made now if there are none."""
         for group in self._groups:
             if group.priority == priority:
                 return group
@@ -446,21 +446,21 @@ class ConsumerManager:
         self.needs_search = self._always_searches or self.has_priorities
 
     def set_always_searches(self, always_searches: bool) -> None:
-        """Hear whether every pull must ask whose turn it is."""
+        """Set whether every pull must check which messages the consumer may take."""
         self._always_searches = always_searches
         self._note_priorities()
 
     # Choices
 
     def choose(self, entry: QueueEntry, mismatch: Callable[[Cursor, QueueEntry], None]) -> Consumer | None:
-        """Move to Notified the first interested consumer that would and may take `entry`; return it.
+        """Move to Notified the first interested consumer that wants and may take `entry`; return it.
 
-        `mismatch` is told of selectors that do not match, each evaluated once however many consumers share it.
+        `mismatch` is called for selectors that do not match, each evaluated once however many consumers share it.
         """
         if len(self._groups) == 1:
             consumer = next(iter(self._groups[0].lists[_INTERESTED]), None)
             if consumer is not None and consumer.cursor is None:
-                self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
+                self._move(consumer, _NOTIFY)  # no priorities and no selector to check
                 return consumer
         choice = _ConsumerSelector(entry, mismatch)
         found: Consumer | None = None
@@ -469,26 +469,26 @@ class ConsumerManager:
             if found is not None:
                 self._move(found, _NOTIFY)
                 break
-            # It pulls the message or hands the wake-up on, so waking one of lower priority now would let that one overtake it.
+            # It pulls the message or passes the wake-up on; a consumer of lower priority woken now would overtake it.
             if self.has_priorities and any(map(choice.wants, group.lists[_NOTIFIED])):
-                break  # a woken consumer of higher priority than the rest is going to take it
+                break  # a woken consumer of higher priority is going to take it
         if choice.guessed:
-            self._forget_vain()  # who looks in vain hands it on, perhaps to one that looked before it came
+            self._forget_vain()  # a consumer that finds nothing passes it on, perhaps to one that looked before the message came
         return found
 
     def next_in_turn(self) -> Consumer | None:
-        """Return the interested consumer whose turn it is; None if there is none, or that must be weighed."""
+        """Return the interested consumer whose turn it is; None if there is none, or priorities, selectors or rules must decide."""
         if (
             self.needs_search or self.non_acquiring_count or not self._groups
-        ):  # who does not weigh has one group at most
+        ):  # a manager without priorities has one group at most
             return None
         return next(iter(self._groups[0].lists[_INTERESTED]), None)
 
     def move_to_back(self, consumer: Consumer) -> None:
-        """Put an interested consumer that was handed a message without having been woken at the back."""
+        """Put an interested consumer at the back that was delivered a message without a wake-up."""
         group = consumer.group
         assert group is not None
-        # It stays interested: it was given the message without a wake-up, and its turn is over all the same.
+        # It stays interested: it was given the message without a wake-up, but its turn is over all the same.
         group.lists[_INTERESTED].move_to_end(consumer)
         group.turns += 1
         consumer.turn = group.turns
@@ -496,40 +496,40 @@ class ConsumerManager:
             group.crowd.by_cursor[consumer.cursor].move_to_end(consumer)
 
     def choose_next(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
-        """Move to Notified those who must be woken in place of a consumer that will not pull; return them.
+        """Move to Notified the consumers that must be woken in place of one that will not pull; return them.
 
         One of the highest priority that may have work is enough if it has no selector. With selectors, one of each text
-        is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be vain.
+        is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be needless.
         """
-        # The reason is another one than a vain poll, so consumers that have found nothing may find something now.
+        # The cause is not a fruitless poll, so consumers that have found nothing may find something now.
         self._forget_vain()
         return self._wake_each(may_have)
 
     def choose_after_vain(
         self, consumer: Consumer, may_have: Callable[[Cursor | None], bool], *, gave_up: bool
     ) -> list[Consumer]:
-        """Move to Notified those who must be woken after `consumer`, which was woken and found nothing; return them.
+        """Move to Notified the consumers that must be woken after `consumer`, which was woken and found nothing; return them.
 
-        Not those who found nothing themselves since one was woken for another reason: what is there waits for one of
-        higher priority, and they would wake each other until that one pulls. Nor whoever has the same selector and no
-        higher priority: it may have no more. `gave_up`: it has not looked at all, for lack of memory.
+        Not those that have found nothing themselves since one was woken for another reason: the messages are reserved for a consumer of
+        higher priority, and they would wake each other until that one pulls. Nor a consumer with the same selector and no
+        higher priority: it may take no more. `gave_up`: it has not looked at all, for lack of memory.
         """
         group = consumer.group
         assert group is not None, "it was woken, and has not been removed"
         if gave_up:
             if not self.higher_priority(consumer):
-                self._forget_vain()  # nobody else will look for it: those it wakes wake it again
+                self._forget_vain()  # no other consumer will look for it: those it wakes wake it again
                 return self._wake_each(may_have)
             self._gave_up.append((group, consumer.cursor))
         else:
             for other, cursor in self._gave_up:
-                other.in_vain.discard(cursor)  # now that one more has looked, it may get further
+                other.in_vain.discard(cursor)  # now that another one has looked, it may get further
             self._gave_up = []
         group.in_vain.add(consumer.cursor)
         return self._wake_each(may_have)
 
     def _forget_vain(self) -> None:
-        """Have all be woken again who looked in vain."""
+        """Clear the marks of consumers that have found nothing, so that all may be woken again."""
         self._gave_up = []
         for group in self._groups:
             group.in_vain.clear()
@@ -538,10 +538,10 @@ class ConsumerManager:
         chosen: list[Consumer] = []
         served: set[Cursor | None] = set()
         for group in self._groups:
-            # Those that have just looked in vain count as served: they would only wake each other.
+            # Consumers that have just found nothing count as served: they would only wake each other.
             served |= group.in_vain
             if None in served:
-                break  # all there is waits for those of higher priority
+                break  # all messages are reserved for those of higher priority
             for consumer in group.next_consumers():
                 if consumer.cursor not in served and may_have(consumer.cursor):
                     chosen.append(consumer)
@@ -552,19 +552,19 @@ class ConsumerManager:
                 break
             served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
             if None in served:
-                break  # a woken consumer of higher priority than the rest takes whatever there is
+                break  # a woken consumer of higher priority takes every message
         # Moved at the end, as moving one changes the lists that are walked above.
         return self.notify_if_interested(chosen)
 
     def notify_if_interested(self, consumers: Iterable[Consumer]) -> list[Consumer]:
-        """Move to Notified those of `consumers` that wait for it; return them."""
+        """Move to Notified those of `consumers` that are in Interested; return them."""
         chosen = [consumer for consumer in consumers if consumer.place is _INTERESTED]
         for consumer in chosen:
             self._move(consumer, _NOTIFY)
         return chosen
 
     def non_acquiring(self) -> list[Consumer]:
-        """Return those who look, want to be told, and so are told of every message."""
+        """Return the interested consumers that only look, which are notified of every message."""
         return [consumer for consumer in self.members(ConsumerList.NON_ACQUIRING) if consumer.wants_work]
 
     def higher_priority(self, consumer: Consumer) -> list[Cursor | None]:
@@ -585,18 +585,18 @@ class ConsumedQueue(EntryQueue, Protocol):
         """Attach a consumer; it is not interested yet. Raises `ChannelClosedError`, `ClosedError`."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Detach a consumer; what it pulled stays with its session. May be repeated."""
+        """Detach a consumer; the messages that it pulled stay with its session. May be repeated."""
 
     def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None:
         """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed."""
 
     def review_interest(self, consumer: Consumer) -> None:
-        """Look anew whether `consumer` wants to be woken, after its connection was started or stopped; else as `set_notify_work_desired`."""
+        """Check again whether `consumer` wants to be woken, after its connection was started or stopped. Any thread; ignored for a consumer that has been removed."""
 
     def deliver_single_message(
         self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False
     ) -> Delivery | None:
-        """Hand the next message that `consumer` would and may take to its session; None when there is none now."""
+        """Assign the next message that `consumer` wants and may take to its session; None when there is none now."""
 
 
 class Consumer:
@@ -638,12 +638,12 @@ class Consumer:
         self.group: PriorityGroup | None = None
         """The lists of its priority, one of which `place` names."""
         self.turn = 0
-        """While it waits for a wake-up: who has a lower one came before."""
+        """Its turn while it waits for a wake-up: lower numbers are served first."""
         self.cursor: Cursor | None = None
-        """What is known of its selector; None: it has no selector."""
+        """The scan position of its selector; None: it has no selector."""
         self.notify_desired = False
         self.number = 0
-        """Among all consumers that its session has had; given when it is attached."""
+        """Its number among all consumers of its session; set when it is attached."""
 
     @property
     def wants_work(self) -> bool:
@@ -651,15 +651,15 @@ class Consumer:
         return self.notify_desired and self.session.is_delivering
 
     def set_interested(self, interested: bool) -> None:
-        """Say whether wake-ups are wanted. Any thread; ignored after `close`."""
+        """Set whether wake-ups are wanted. Any thread; ignored after `close`."""
         self.queue.set_notify_work_desired(self, interested)
 
     def notify_work(self) -> None:
-        """Hear that there may be work: pass it on to the target."""
+        """Pass a notification that there may be work on to the target."""
         self.target.notify_work()
 
     def direct_deliver(self, delivery: Delivery) -> None:
-        """Hear of a message that the queue has given to the session at once: pass it on to who waits for it."""
+        """Pass a message that the queue has assigned to the session directly on to the waiting client."""
         assert self.target.direct is not None, "only who has said so is handed messages"
         self.target.direct.take(delivery)
 
@@ -668,22 +668,22 @@ class Consumer:
         return self.queue.deliver_single_message(self)
 
     def close(self) -> None:
-        """Leave the queue; what was pulled stays with the session. May be repeated."""
+        """Detach from the queue; pulled messages stay with the session. May be repeated."""
         self.queue.remove_consumer(self)
 
 
 class DirectConsumer(Protocol):
-    """A client that can be handed a message where that comes in, without having been woken for it."""
+    """A client that can be delivered a message where it arrives, without a wake-up."""
 
     def may_take(self) -> bool:
-        """Say whether it takes one now. Any thread; the queue's lock is held, so it takes no other lock, and never waits."""
+        """Return whether it takes a message now. Any thread; the queue's lock is held, so it takes no other lock, and never waits."""
 
     def take(self, delivery: Delivery) -> None:
-        """Have the message, after `may_take` has said so. No lock of the queue is held. Must not raise, or wait."""
+        """Accept the message, after `may_take` has returned True. No lock of the queue is held. Must not raise, or wait."""
 
 
 class ConsumerTarget:
-    """The broker's image of one consuming client."""
+    """The broker's representation of one consuming client."""
 
     __slots__ = ("_turn", "consumers", "direct", "on_ready", "session", "wants_work")
 
@@ -692,14 +692,14 @@ class ConsumerTarget:
         self.on_ready = on_ready
         """Called when there may be work."""
         self.direct: DirectConsumer | None = None
-        """Who is handed messages at once; None: all are announced, and pulled."""
+        """The client that takes messages directly; None: all are announced, and pulled."""
         self.consumers: tuple[Consumer, ...] = ()
         self.wants_work = False
-        """Whether a consumer was woken since the target last pulled in vain."""
+        """Whether a consumer was woken since the last pull that found nothing."""
         self._turn = 0
 
     def notify_work(self) -> None:
-        """Hear that there may be work for a consumer: pass it on to the session."""
+        """Pass a notification that there may be work for a consumer on to the session."""
         self.wants_work = True
         self.session.notify_work(self)
 
@@ -707,7 +707,7 @@ class ConsumerTarget:
         """Pull one message through one of the consumers, each in its turn."""
         consumers = self.consumers
         for _ in consumers:
-            # Each consumer in its turn, so that a full queue does not starve the other queues of this client.
+            # In turn, so that a full queue does not starve the other queues of this client.
             self._turn = turn = (self._turn + 1) % len(consumers)
             delivery = consumers[turn].pull()
             if delivery is not None:
@@ -717,19 +717,19 @@ class ConsumerTarget:
 
 
 class ConsumerSession:
-    """The receiving side of one client session: its targets, and where what they pulled came from."""
+    """The receiving side of one client session: its targets, and the queues of their messages."""
 
     __slots__ = ("_consumer_count", "_lock", "_queues", "_targets", "is_closed", "is_delivering", "receiver_id")
 
     def __init__(self, receiver_id: ReceiverId, *, is_delivering: bool) -> None:
         self.receiver_id = receiver_id
         self.is_delivering = is_delivering
-        """Whether pulls answer: the connection is started."""
+        """Whether pulls return messages: the connection is started."""
         self.is_closed = False
         self._lock = Lock()
         self._targets: dict[ConsumerTarget, None] = {}
         self._queues: dict[EntryQueue, dict[Consumer, None]] = {}
-        """Where it consumes, or holds messages, and its consumers there."""
+        """The queues where it consumes, or holds messages, with its consumers there."""
         self._consumer_count = 0
 
     def add_target(self, on_ready: Callable[[], None]) -> ConsumerTarget:
@@ -744,7 +744,7 @@ class ConsumerSession:
         """Attach a consumer to its queue and its target. Raises `ClosedError`, `ChannelClosedError`."""
         with self._lock:
             self._check_open()
-            # Registered before it is attached, so that a close at this moment finds the consumer and its queue.
+            # Registered before it is attached, so that a concurrent close finds the consumer and its queue.
             self._queues.setdefault(consumer.queue, {})[consumer] = None
             self._consumer_count += 1
             consumer.number = self._consumer_count
@@ -753,7 +753,7 @@ class ConsumerSession:
         consumer.queue.add_consumer(consumer)
 
     def remove_target(self, target: ConsumerTarget) -> None:
-        """Close the target's consumers and forget it; what they pulled stays here. May be repeated."""
+        """Close the target's consumers and remove it; the messages that they pulled stay here. May be repeated."""
         with self._lock:
             self._targets.pop(target, None)
         for consumer in target.consumers:
@@ -761,21 +761,21 @@ class ConsumerSession:
             with self._lock:
                 others = self._queues.get(consumer.queue, {})
                 others.pop(consumer, None)
-            # Asked without the session's lock: the queue's lock is never taken under it.
+            # Called without the session's lock: the queue's lock is never taken under it.
             if not others and not consumer.queue.held_count(self):
                 with self._lock:
-                    if not self._queues.get(consumer.queue):  # none has come meanwhile
+                    if not self._queues.get(consumer.queue):  # none was added meanwhile
                         self._queues.pop(consumer.queue, None)
 
     def take_queue(self, queue: EntryQueue) -> None:
-        """Note a queue whose messages this session took over from another one. Raises `ClosedError`."""
+        """Register a queue of which this session took over messages from another one. Raises `ClosedError`."""
         with self._lock:
             self._check_open()
             self._queues.setdefault(queue, {})
 
     def set_delivering(self, is_delivering: bool) -> None:
-        """Let pulls answer, or not; when it returns, no pull answers any more."""
-        # Before the queues are asked: each reads it under its own lock, so no pull that begins later answers.
+        """Let pulls return messages, or not; after it returns with False, no pull returns a message any more."""
+        # Set before the queues are called: each reads it under its own lock, so no later pull returns a message.
         self.is_delivering = is_delivering
         with self._lock:
             targets = list(self._targets)
@@ -784,7 +784,7 @@ class ConsumerSession:
                 consumer.queue.review_interest(consumer)
 
     def notify_work(self, target: ConsumerTarget) -> None:
-        """Hear that a target wants to work: tell its client. It is a step of its own for `trace`, which tells of them all."""
+        """Notify the client of a target that there may be work. A separate step for `trace`, which records all of them."""
         target.on_ready()
 
     def pull(self) -> Delivery | None:
@@ -803,20 +803,20 @@ class ConsumerSession:
         return None
 
     def give_back_all(self) -> None:
-        """Give back what the consumers pulled and have not settled, marked redelivered; they go on."""
+        """Release the messages that the consumers pulled and have not settled, marked redelivered; the consumers stay."""
         with self._lock:
             queues = list(self._queues)
         for queue in queues:
             queue.give_back_all(self)
 
     def close(self) -> None:
-        """Detach all consumers and give back what they pulled, marked redelivered. May be repeated."""
+        """Detach all consumers and release the messages that they pulled, marked redelivered. May be repeated."""
         with self._lock:
             # Set under the lock: a consumer that is added from here on is refused.
             self.is_closed = True
             targets = list(self._targets)
             queues = list(self._queues)
-        # Detached before anything is given back: a consumer that is still there could pull it again.
+        # Detached before any message is released: an attached consumer could pull it again.
         for target in targets:
             for consumer in target.consumers:
                 consumer.close()

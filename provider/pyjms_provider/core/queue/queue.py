@@ -1,10 +1,10 @@
-"""A queue: messages come in, wait in order, and are pulled by consumers (Broker-J, consumer-queue interactions).
+"""A queue: messages are enqueued, wait in order, and are pulled by consumers (Broker-J, consumer-queue interactions).
 
 The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and `Queue.deliver_single_message`. All are
 safe from any thread; the queue's lock is held for a few steps, never while a consumer is called (decision 0104) or I/O is done.
 
-What has a state of its own is a collaborator: `ChannelState` has the entries, `ConsumerManager` the consumers, `QueueRules` what the policy asks for (capacity,
-groups, last values), `Pager` what is on the disk, `DeadLetterPolicy` what leaves for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `QueueJournal` the journal's record.
+Collaborators have their own state: `ChannelState` the entries, `ConsumerManager` the consumers, `QueueRules` the policy's rules (capacity,
+groups, last values), `Pager` the messages on the disk, `DeadLetterPolicy` those that leave for a dead letter queue, `Pusher` the receivers of JBoss Messaging Core, `QueueJournal` the journal's record.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.store import MessageStore
 
 WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
-"""The policy of a queue that stands by itself, without a host that keeps dead letters."""
+"""The policy of a queue by itself, without a host that handles dead letters."""
 
 # Looking up a member of an enumeration costs more than a global name.
 _NEW = MessageState.NEW
@@ -81,10 +81,10 @@ class Queue(Channel):
         policy: QueuePolicy = WITHOUT_LIMITS,
         on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
-        """Make an empty queue. Raises `PolicyError` for a policy that asks for a disk where there is none.
+        """Make an empty queue. Raises `PolicyError` for a policy that needs a disk where there is none.
 
         `schedule(queue, at_ms)` asks for a call of `run_due` at that wall-clock time; it is called without a lock. None: expired messages are found only
-        when their turn comes. `journal`: its record in the journal; None: it has none. `on_dead`: see `DeadLetterPolicy`.
+        when they are pulled. `journal`: its record in the journal; None: it has none. `on_dead`: see `DeadLetterPolicy`.
         """
         super().__init__(name, store)
         self.lock = Lock()
@@ -93,18 +93,18 @@ class Queue(Channel):
         """The available messages in their order; replaced by `alter`."""
         self.clock: Final = clock
         self.rules: QueueRules | None = None
-        """What the policy asks for on the way of each message; None: nothing."""
+        """The policy's rules for each message; None: there are none."""
         self.journal = journal
         self.ended_journal: QueueJournal | None = None
-        """Its record, once the queue has ended: messages that were being written then are to be forgotten."""
+        """Its record, once the queue has ended: messages that were being written then are to be removed."""
         self.watch: ExpiryListener | None = None
-        """Who is told of what expires here; set before the queue is used."""
+        """Is notified of messages that expire here; set before the queue is used."""
         self.policy = policy
         """Replaced by `alter`; may be read at any time."""
         self.back_off_ms = 0
-        """How long a message stays away before its third delivery, where the policy has no delay; set by the host."""
+        """The delay before a message's third delivery, where the policy has no delay; set by the host."""
         self.needs_admission = False
-        """Whether the policy says something of each message that comes."""
+        """Whether the policy requires checks of each incoming message."""
         self._all_in_memory = store.keeps_all_in_memory
         check_disk(policy, has_disk=not self._all_in_memory)
         self._refuses_reliable = state.refuses_reliable
@@ -117,11 +117,11 @@ class Queue(Channel):
         self.times: Final = Schedule(self)
         self._expiry = self.times.expiry
         self.has_receivers = False
-        """Whether messages are pushed to receivers: the one question that a pulled queue asks about them."""
+        """Whether messages are pushed to receivers: all that a pulled queue needs to know about them."""
         self._pusher: Pusher | None = None
         self._obey(policy, QueueType.STANDARD)
 
-    # What it is
+    # Properties
 
     @property
     def is_synchronous(self) -> bool:
@@ -140,15 +140,15 @@ class Queue(Channel):
         return True
 
     def accept(self, reference: MessageReference) -> bool:
-        """Return whether the message would be taken: the channel is open and need not refuse it (§2.1)."""
+        """Return whether the queue would accept the message: it is open and need not refuse it (§2.1)."""
         return not self.is_closed and not (reference.reliable and self._refuses_reliable)
 
     @property
     def subscription_name(self) -> str | None:
-        """What names the channel between a topic and one subscriber; None: this is a queue."""
+        """The name of the channel between a topic and one subscriber; None: this is a queue."""
         return None
 
-    # Messages come in
+    # Enqueueing
 
     def enqueue(
         self,
@@ -156,7 +156,7 @@ class Queue(Channel):
         transaction: Transaction | None = None,
         claim: CapacityReservation | None = None,
     ) -> bool:
-        """Accept a message: always positively, as what nobody takes is stored (§5.2.4). `claim`: for whom `reserve` holds the room that it takes."""
+        """Accept a message: always positively, as it is stored if no receiver takes it (§5.2.4). `claim`: the reservation made by `reserve` that the message uses."""
         if reference.reliable and self._refuses_reliable:
             raise UnreliableChannelError(
                 f"{self._name} would lose the PERSISTENT message when the process ends; "
@@ -189,7 +189,7 @@ class Queue(Channel):
                 if (self.consumers.interested_count or self.consumers.non_acquiring_count) and not self.has_receivers:
                     woken = self.choose(entry)
             if not self._all_in_memory:
-                # Once the queue has it: from here on the message may leave memory, also before its transaction commits.
+                # Once the queue has it: from here on the message may leave memory, even before its transaction commits.
                 self.store.publish(reference)
                 if self.rules is not None and transaction is None:
                     self.pager.page_out(reference, is_coming=True)
@@ -203,7 +203,7 @@ class Queue(Channel):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
         elif self.has_receivers:
             self.push_or_choose(entry)
-        # Outside of the lock: the client's code runs in here, and may call the queue.
+        # Outside of the lock: the client's code runs here, and may call the queue.
         if handed is not None:
             handed[0].direct_deliver(handed[1])
         for consumer in woken:
@@ -211,13 +211,13 @@ class Queue(Channel):
         return True
 
     def commit(self, entries: Iterable[QueueEntry]) -> None:
-        """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
+        """Make NOT_COMMITTED messages available, in this order, and deliver them if possible (§2.2.1)."""
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
         late: list[QueueEntry] = []
         with self.lock:
             for entry in entries:
-                if entry.state is not _NOT_COMMITTED:  # it expired while it was written, or the queue was closed
+                if entry.state is not _NOT_COMMITTED:  # it expired while it was being written, or the queue was closed
                     self.defer_refused(entry.reference)
                     continue
                 woken.extend(self._commit_one(entry))
@@ -226,7 +226,7 @@ class Queue(Channel):
                 if self.has_receivers:
                     pushable.append(entry)
         self.times.ask_for_delayed()
-        if late:  # the timer was here while they were being written
+        if late:  # the timer has skipped them while they were being written
             self.schedule(late[0].reference.expiration_ms)
         for entry in pushable:
             self.push_or_choose(entry)
@@ -234,7 +234,7 @@ class Queue(Channel):
             consumer.notify_work()
 
     def _commit_one(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Make a NOT_COMMITTED message available; return whom to wake for it. The lock is held."""
+        """Make a NOT_COMMITTED message available; return the consumers to wake for it. The lock is held."""
         woken: Sequence[Consumer] = ()
         self.state.commit(entry)
         if self.rules is not None or entry.reference.deliver_at_ms:
@@ -253,7 +253,7 @@ class Queue(Channel):
     def uncommitted_messages(
         self, entries: Iterable[QueueEntry], *, with_transient: bool
     ) -> Sequence[tuple[MessageReference, Envelope | None]]:
-        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; without their envelopes those that were paged out."""
+        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; without the envelopes of those that were paged out."""
         found: list[tuple[MessageReference, Envelope | None]] = []
         with self.lock:
             for entry in entries:
@@ -271,12 +271,12 @@ class Queue(Channel):
                 self.remove(entry, MessageEvent.ROLLBACK)
 
     def defer_refused(self, reference: MessageReference) -> None:
-        """Have the journal forget a message that was written for this channel, which has not taken it. Does not wait."""
+        """Have the journal remove a message that was written for this channel, which has refused it. Does not wait."""
         journal = self.journal or self.ended_journal
         if journal is not None:
             journal.defer_removal(reference)
 
-    # Consumers come and go
+    # Attaching and detaching consumers
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Attach a consumer; it is not interested yet. Raises `ChannelClosedError`, `ClosedError`."""
@@ -299,14 +299,14 @@ class Queue(Channel):
                 self.rules.came(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Detach a consumer; what it pulled stays with its session. May be repeated."""
+        """Detach a consumer; the messages that it pulled stay with its session. May be repeated."""
         with self.lock:
             woken = self._detach(consumer)
         for other in woken:
             other.notify_work()
 
     def _detach(self, consumer: Consumer) -> Sequence[Consumer]:
-        """Let go of a consumer, if that is not done; return whom to wake."""
+        """Detach a consumer, if that is not done; return the consumers to wake."""
         if consumer.place is _REMOVED:
             return ()
         needs_search = self.rules is not None and self.rules.needs_search
@@ -320,7 +320,7 @@ class Queue(Channel):
         return self._next_consumers() if was_notified or needs_search else ()
 
     def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
-        """Remember what a selector has seen while consumers with it come and go, until the answer is called."""
+        """Keep a selector's scan position while consumers with it come and go, until the returned function is called."""
         matches = self.pager.matcher(selector)
         if selector is None or matches is None:
             return lambda: None
@@ -344,7 +344,7 @@ class Queue(Channel):
             other.notify_work()
 
     def review_interest(self, consumer: Consumer) -> None:
-        """Look anew whether `consumer` wants to be woken, after its connection was started or stopped; else as `set_notify_work_desired`."""
+        """Check again whether `consumer` wants to be woken, after its connection was started or stopped. Any thread; ignored for a consumer that has been removed."""
         with self.lock:
             woken = self._review(consumer)
         for other in woken:
@@ -354,26 +354,26 @@ class Queue(Channel):
         if consumer.place is _REMOVED:
             return ()
         manager = self.consumers
-        # A consumer whose interest ends will not pull, so the wake-up that it had is handed on.
+        # A consumer whose interest ends will not pull, so its wake-up is passed on.
         if not (consumer.notify_desired and consumer.session.is_delivering):
             return self._next_consumers() if manager.end_interest(consumer) else ()
         manager.begin_interest(consumer)
-        # Messages that came before the interest began have woken nobody for it.
+        # Messages added before the interest began have not woken it.
         if consumer.place is _NOTIFIED or not self.ordering.may_have(consumer.cursor):
             return ()
         manager.notify(consumer)
         return (consumer,)
 
-    # Messages are pulled
+    # Pulling
 
     def deliver_single_message(
         self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False
     ) -> Delivery | None:
-        """Hand the next message that `consumer` would and may take to its session; None when there is none now.
+        """Assign the next message that `consumer` wants and may take to its session; None when there is none now.
 
-        A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up. With `or_wait`, interest begins when
-        this yields nothing, and ends when it succeeds. With `at_once` it reads nothing from a disk, and evaluates a selector some thousand times at most: then it
-        raises `NotAtOnceError`, and the consumer is as it was. It gives up, as if there were none, where it depends on consumers of higher
+        A woken consumer stays woken while this succeeds; when there is none, it waits for the next wake-up. With `or_wait`, interest begins when
+        there is none, and ends on success. With `at_once` it reads nothing from a disk, and evaluates a selector some thousand times at most: then it
+        raises `NotAtOnceError`, and the consumer's state is unchanged. It returns None, too, where the answer depends on consumers of higher
         priority which have not looked yet, and on more messages than fit into memory: they will look, and others are woken. Raises `ResourceError`.
         """
         delivery: Delivery | None = None
@@ -414,7 +414,7 @@ class Queue(Channel):
         return delivery
 
     def _direct_deliver(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
-        """Give a message that has just come to the consumer whose turn it is, if that waits for it; None: the message takes all steps. The lock is held."""
+        """Deliver a new message directly to the next consumer in turn, if that is waiting for it; None: the message is enqueued as usual. The lock is held."""
         consumer = self.consumers.next_in_turn()
         if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self.ordering:
             return None
@@ -429,7 +429,7 @@ class Queue(Channel):
             envelope = self.store.retrieve(reference)
         except NotInMemoryError:
             return None
-        # Asked last: a consumer that says so has spent its credit on the message.
+        # Last: a consumer that agrees has spent its credit on the message.
         if not consumer.target.direct.may_take():
             return None
         entry = self.state.add_delivered(self, reference, consumer.session, consumer)
@@ -439,7 +439,7 @@ class Queue(Channel):
     def _note_delivered(
         self, consumer: Consumer, entry: QueueEntry, delivery: Delivery, or_wait: bool
     ) -> Sequence[Consumer]:
-        """Note who has got a message, and that it waits no longer; return whom to wake besides."""
+        """Record the delivery, after which the consumer no longer waits; return further consumers to wake."""
         woken = () if self.rules is None else self._note_taken(consumer, entry, delivery)
         if or_wait and consumer.notify_desired:
             consumer.notify_desired = False
@@ -448,17 +448,17 @@ class Queue(Channel):
         return woken
 
     def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
-        """Note whose message a pull has found; return whom to wake besides. The lock is held."""
+        """Record in the rules that a pull has taken a message; return further consumers to wake. The lock is held."""
         assert self.rules is not None
         if consumer.acquires:
             return self.rules.delivered(consumer, entry, self.consumers, self.ordering)
         if self.policy.non_destructive:
-            # Settled and given back like any other, and nothing comes of it.
+            # Its settlement and release change nothing.
             delivery.tag = QueueEntry(self, entry.reference, _ABSENT)  # type: ignore[misc]
         return ()
 
     def _found_nothing(self, consumer: Consumer, or_wait: bool, search: Search | None) -> Sequence[Consumer]:
-        """Return whom to wake because a woken consumer found nothing while messages remain for others."""
+        """Return the consumers to wake because a woken one found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
         gave_up = search is not None and search.is_in_vain
         if consumer.place is _NOTIFIED:
@@ -466,7 +466,7 @@ class Queue(Channel):
             if manager.interested_count and self.ordering:
                 if self.rules is None or not self.rules.needs_search:
                     woken = manager.choose_after_vain(consumer, self.ordering.may_have, gave_up=gave_up)
-                elif not self.rules.has_groups:  # else each may be woken in vain, and wake the next
+                elif not self.rules.has_groups:  # otherwise each might be woken needlessly, and wake the next
                     woken = self._next_consumers()
             manager.pulled_nothing(consumer)
         if or_wait and not consumer.notify_desired:
@@ -475,23 +475,23 @@ class Queue(Channel):
         return woken
 
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
-        """Return whether a message that was taken has expired, and is out of the queue."""
+        """Return whether a message that was taken has expired, and was removed from the queue."""
         if not is_expired(entry.reference, self.clock.time_ms()):
             return False
         if not consumer.acquires:
-            return True  # the one that looks merely passes it by
+            return True  # a consumer that does not acquire merely skips it
         if self.dead_letters.leaves_expired:
-            self.state.delays.add(entry, 0)  # not here, as a pull never waits: the housekeeper comes for it
+            self.state.delays.add(entry, 0)  # not here, as a pull never waits: the timer removes it
         else:
             self.remove(entry, MessageEvent.EXPIRE)
         return True
 
-    # Delivered messages are settled. Each call names the session and the count of its delivery, and does nothing if that delivery is no longer the session's
+    # Settling. Each call names the session and the count of its delivery, and does nothing if the session no longer holds that delivery
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
-        """Take a pulled message out for good; return False if that delivery is no longer the session's."""
+        """Remove a pulled message for good; return False if `session` no longer holds this delivery."""
         with self.lock:
-            # As `_is_held`, which a call would double the price of.
+            # In line: a call of `_is_held` would double the cost.
             if entry.state is not _DELIVERED or entry.holder is not session or entry.delivery_count != delivery_count:
                 return False
             reference, rules = entry.reference, self.rules
@@ -518,7 +518,7 @@ class Queue(Channel):
         return True
 
     def settle_in(self, unit: Transaction, deliveries: Sequence[tuple[QueueEntry, int]], session: Holder) -> bool:
-        """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
+        """Have pulled messages settled when `unit` commits; return False if `session` no longer holds one of them (§6.2.1)."""
         with self.lock:
             held = [each for each in deliveries if _is_held(*each, session)]
             record = self.state.record_acknowledgement
@@ -529,12 +529,12 @@ class Queue(Channel):
         return len(held) == len(deliveries)
 
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: Holder) -> None:
-        """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
+        """Remove pulled messages whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
         with self.lock:
             released: list[MessageReference] = []
             rules = self.rules
             for entry, delivery_count in settled:
-                # As `_is_held`.
+                # As in `_is_held`.
                 if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
                     released.append(entry.reference)
                     self.state.settle(entry)
@@ -546,7 +546,7 @@ class Queue(Channel):
             self.store.release_all(released)
 
     def change_holder(self, entry: QueueEntry, delivery_count: int, session: Holder, heir: Holder) -> bool:
-        """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
+        """Let `heir` settle a delivery in place of `session`; return False if `session` no longer holds it."""
         with self.lock:
             if heir.is_closed or not _is_held(entry, delivery_count, session):
                 return False
@@ -559,23 +559,23 @@ class Queue(Channel):
             return len(self.state.held_by(session))
 
     def hold(self, entry: QueueEntry, unit: Transaction, holder: Holder) -> None:
-        """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
+        """Assign a restored message, received in `unit`, to `holder`; before the channel is used."""
         with self.lock:
             entry.delivery_count -= 1  # it was counted when the branch was prepared
             count = self.state.deliver(entry, holder)
             self.state.record_acknowledgement(entry, unit)
             if self.rules is not None:
                 self.rules.restored(entry, holder)
-            self._supersede(entry)  # which did not become available, and may be the older one when it is given back
+            self._supersede(entry)  # it did not become available, and may be the older one on its release
         unit.add_settled([(entry, count)])
 
     def drop_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
-        """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
+        """Undo an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
         with self.lock:
             if entry.transaction is unit and entry.state is _DELIVERED:
                 self.state.drop_acknowledgement(entry)
 
-    # Delivered messages are released
+    # Releasing
 
     def give_back(
         self,
@@ -585,19 +585,19 @@ class Queue(Channel):
         *,
         unseen: bool = False,
     ) -> None:
-        """Make messages available again, in their old places, if the deliveries are still the session's.
+        """Make messages available again, in their old places, if the session still holds these deliveries.
 
-        At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
-        client failed to process it, if it says so. `unseen`: the client never saw them, so these deliveries never were.
+        At once, or after the redelivery delay; one that was delivered too often is dead-lettered instead. `reason`: why the
+        client failed to process it, if known. `unseen`: the client never saw them, so these deliveries do not count.
         """
         with self.lock:
-            # Once each: a unit of work has those twice that were acknowledged twice.
+            # Each once: a unit of work lists those twice that were acknowledged twice.
             held = dict.fromkeys(entry for entry, count in deliveries if _is_held(entry, count, session))
             woken = self._cancel(list(held), reason, unseen=unseen)
         self._after_giving_back(woken)
 
     def give_back_all(self, session: Holder) -> None:
-        """Make all messages available again that `session` pulled and has not settled."""
+        """Release all messages that `session` pulled and has not settled."""
         with self.lock:
             woken = self._cancel(self.state.held_by(session), None)
         self._after_giving_back(woken)
@@ -614,7 +614,7 @@ class Queue(Channel):
         returned: list[QueueEntry] = []
         for entry in entries:
             if entry.transaction is not None and entry.transaction.is_committing:
-                continue  # what is being written now decides
+                continue  # the write under way decides
             if unseen:
                 entry.delivery_count -= 1
             if self.is_closed:
@@ -633,12 +633,12 @@ class Queue(Channel):
             else:
                 returned.append(entry)
         if self.journal is not None:
-            # Without a count no client has had it, and nothing was written of that delivery.
+            # Without a count no client has had it, and that delivery was not recorded.
             self.journal.defer_counts(
                 (e.reference, e.delivery_count) for e in returned if e.delivery_count or not unseen
             )
         policy = self.policy
-        # A listener that raises gets the message again at once: few attempts are left, and those behind it would overtake it.
+        # After an error of a listener, at once: few attempts are left, and messages behind it would overtake it.
         back_off_ms = self.back_off_ms if reason is None else 0
         if (policy.redelivery_delay_ms or back_off_ms) and not unseen:
             self.times.follow_clock()
@@ -651,7 +651,7 @@ class Queue(Channel):
         else:
             self.state.cancel(returned)
         delayed = [entry for entry in returned if entry in self.state.delays] if self.state.delays else []
-        if self.rules is not None:  # all of them are in their places before the next owner is chosen
+        if self.rules is not None:  # all are in their places before the next owner is chosen
             self.rules.delayed(delayed, self.ordering)
             self.rules.released(returned)
         if delayed:
@@ -664,22 +664,22 @@ class Queue(Channel):
         return woken
 
     def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
+        """Restore a message that was settled, and whose removal could not be written; it is redelivered, flagged."""
         reinstate(self, entry)
 
-    # Times: what expires, and what is delayed
+    # Times: expiry and delays
 
     def schedule(self, at_ms: int | None) -> None:
-        """Ask the timer to come at that time; None: not at all. No lock is held."""
+        """Ask the timer for a call of `run_due` at that time; None: not at all. No lock is held."""
         if at_ms is not None and self._schedule is not None:
             self._schedule(self, at_ms)
 
     def run_due(self, now_ms: int) -> int | None:
-        """Remove what has expired, make available what is due; return when to come again, None: when asked."""
+        """Remove expired messages, make due messages available; return when to call again, None: when asked."""
         return self.times.run_due(now_ms)
 
     def let_go_of_expired(self, entry: QueueEntry) -> None:
-        """Let go of a message that was taken out as it had expired, and then told of."""
+        """Release a message that was removed as expired, after its expiry was notified."""
         with self.lock:
             self._release(entry)
 
@@ -697,7 +697,7 @@ class Queue(Channel):
         self._note_policy()
 
     def _note_policy(self) -> None:
-        """Work out what is asked on the way of each message."""
+        """Determine the checks on the way of each message."""
         self.consumers.set_always_searches(self.rules is not None and self.rules.needs_search)
         if isinstance(self.ordering, PriorityQueueEntryList):
             self.ordering.may_compact = FAST_PATHS and self.rules is None
@@ -705,7 +705,7 @@ class Queue(Channel):
         self.needs_admission = self.policy.changes_messages or may_refuse
 
     def alter(self, policy: QueuePolicy, *, only_check: bool = False) -> None:
-        """Obey another policy from now on; with `only_check` merely raise what that would raise now.
+        """Apply another policy from now on; with `only_check` merely raise the errors of doing so now.
 
         Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
         or consumers; `PolicyError` as the constructor. May wait for a disk.
@@ -727,20 +727,20 @@ class Queue(Channel):
                 self._note_policy()
                 self._drop_surplus()
                 woken = self._next_consumers()
-                if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
+                if resumes and policy.non_destructive:  # consumers that only look were paused like the others
                     woken = [*woken, *self.consumers.non_acquiring()]
         for signal in signals:
             signal.set()
         for consumer in woken:
             consumer.notify_work()
-        with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
+        with suppress(ResourceError):  # the policy has changed; the next sender gets the error
             self.store.relieve()
 
     def reserve(self, waiting: CapacityReservation, *, or_wait: bool = False) -> bool:
-        """Hold room for a sender's message, until `release_reservation`; return False when there is none now.
+        """Reserve room for a sender's message, until `release_reservation`; return False when there is none now.
 
-        With `or_wait` the sender's signal is then raised when its turn has come and there is room, or the queue or its
-        policy changes; where it waits already, it keeps its place. Raises `ChannelClosedError`.
+        With `or_wait` the sender's signal is then set when its turn has come and there is room, or the queue or its
+        policy changes; a sender that is waiting already keeps its place. Raises `ChannelClosedError`.
         """
         with self.lock:
             if self.is_closed:
@@ -749,25 +749,25 @@ class Queue(Channel):
             if room is None or self.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
                 return True
             is_claimed = room.claim(waiting)
-            if or_wait and not is_claimed:  # in one step, as the room may be another one in the next
+            if or_wait and not is_claimed:  # in one step, as the capacity may be replaced afterwards
                 room.wait(waiting)
             return is_claimed
 
     def release_reservation(self, waiting: CapacityReservation) -> None:
-        """End a claim, as the message has come in, or does not come."""
+        """End a claim, as the message has been added, or is not sent."""
         with self.lock:
             if self.rules is not None and self.rules.room is not None:
                 self.rules.room.unclaim(waiting)
                 self.rules.wake_sender()
 
     def stop_waiting(self, waiting: CapacityReservation) -> None:
-        """Let go of a sender that waits no longer. May be repeated."""
+        """Remove a sender that no longer waits. May be repeated."""
         with self.lock:
             if self.rules is not None and self.rules.room is not None:
                 self.rules.room.stop_waiting(waiting)
                 self.rules.wake_sender()
 
-    # Looking
+    # Queries
 
     def has_messages(self, state: MessageState) -> bool:
         return self.count(state) > 0
@@ -785,7 +785,7 @@ class Queue(Channel):
         return browse(self, message_filter)
 
     def open_browser(self, selector: Selector | None) -> QueueBrowser:
-        """Return a browser that will see nothing that comes from now on. It needs no closing."""
+        """Return a browser of the messages that are in the queue now. It needs no closing."""
         return QueueBrowser(self, selector)
 
     @property
@@ -796,25 +796,25 @@ class Queue(Channel):
 
     @property
     def delayed_count(self) -> int:
-        """How many messages wait for their time."""
+        """How many messages are delayed."""
         with self.lock:
             return len(self.state.delays)
 
     @property
     def size(self) -> int:
-        """About how many bytes the messages take, as far as anybody needed to know."""
+        """About how many bytes the messages take, as far as they have been measured."""
         with self.lock:
             return self.state.size
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
-        """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
-        return self.store.fetch(reference)  # whoever receives one that cannot be read passes over it
+        """Return a message of this queue; None if it has left, or is damaged. Waits for a disk. Raises `ResourceError`."""
+        return self.store.fetch(reference)  # a consumer that receives an unreadable one skips it
 
     # Receivers, to which messages are pushed (JBoss Messaging Core)
 
     @property
     def pusher(self) -> Pusher:
-        """What pushes messages to receivers; made when it is needed."""
+        """The pusher of messages to receivers; made when it is needed."""
         if self._pusher is None:
             self._pusher = Pusher(self)
         return self._pusher
@@ -824,7 +824,7 @@ class Queue(Channel):
         self.pusher.add(receiver)
 
     def remove_receiver(self, receiver: Receiver) -> None:
-        """Disconnect a receiver; what it owes stays, and it may still ask for redelivery (§7.5)."""
+        """Disconnect a receiver; it still owes its acknowledgements, and may ask for redelivery (§7.5)."""
         self.pusher.remove(receiver)
 
     def deliver(self) -> bool:
@@ -845,7 +845,7 @@ class Queue(Channel):
     # The end
 
     def close(self) -> None:
-        """Let go of all messages, save those that a client has pulled: they go when they are settled or given back."""
+        """Release all messages, save those that a client has pulled: they are removed when they are settled or released."""
         with self.lock:
             if self.is_closed:
                 return
@@ -862,9 +862,9 @@ class Queue(Channel):
             signal.set()
 
     def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool:
-        """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone.
+        """Remove a message that is not held, so that the caller can move or delete it; return False if it is held, or has left.
 
-        The store and the journal do not know of it. Then it is in `taken`. `cause`: what becomes of it, if nobody else tells of that.
+        The caller removes it from the store and the journal. It is appended to `taken`. `cause`: the reason for the trace, if the caller does not trace it.
         """
         with self.lock:
             if entry.state is not _NEW or entry.acknowledgements is not None:
@@ -876,7 +876,7 @@ class Queue(Channel):
         return True
 
     def _note_out(self, entry: QueueEntry) -> None:
-        """Note that a message is out which others know nothing of. The lock is held."""
+        """Update expiry and rules for a message that was taken out. The lock is held."""
         if entry.reference.expiration_ms:
             self._expiry.forget_one()
         if self.rules is not None:
@@ -885,7 +885,7 @@ class Queue(Channel):
     # With the lock held: messages become available
 
     def place(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
+        """Make a NEW message available, now or when it is due; return the consumers to wake. The lock is held."""
         due_ms = entry.reference.deliver_at_ms
         if due_ms > self.clock.time_ms():
             self.state.delays.add(entry, due_ms)
@@ -895,7 +895,7 @@ class Queue(Channel):
         return self.announce(entry)
 
     def announce(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
+        """Drop the messages that a newly available one displaces; return the consumers to wake for it. The lock is held."""
         if self.rules is None:
             return () if self.has_receivers else self.choose(entry)
         freed = self.displace(entry)
@@ -904,7 +904,7 @@ class Queue(Channel):
         return [*freed, *self.choose(entry)]
 
     def displace(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Remove what a message that has come displaces: the older one of its key, what is too much for a ring; return whom to wake for what is free now."""
+        """Remove the messages that a new one displaces: the older one of its key, the surplus of a ring; return the consumers to wake for freed messages."""
         self._supersede(entry)
         self._drop_surplus()
         return self._wake_freed()
@@ -916,7 +916,7 @@ class Queue(Channel):
             self.remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
 
     def push_or_choose(self, entry: QueueEntry) -> None:
-        """Push a message that has just become available to receivers; when nobody takes it, wake a consumer that may. The lock is not held."""
+        """Push a message that has just become available to receivers; if none takes it, wake a consumer that may. The lock is not held."""
         self.pusher.push(entry)
         with self.lock:
             woken = self.choose(entry) if entry.state is _NEW else ()
@@ -924,7 +924,7 @@ class Queue(Channel):
             consumer.notify_work()
 
     def _drop_surplus(self) -> None:
-        """Drop what is too much for a ring. The lock is held."""
+        """Drop the surplus messages of a ring. The lock is held."""
         while self.rules is not None and (surplus := self.rules.surplus(self.ordering, self.state.delays)) is not None:
             self.remove(surplus, MessageEvent.REMOVE, Happening.OVERFLOWED)
 
@@ -946,8 +946,8 @@ class Queue(Channel):
         return self.consumers.choose_next(self.ordering.may_have)
 
     def wake_freed(self) -> None:
-        """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
-        # Without the lock: the thread whose call has freed something comes here afterwards.
+        """Wake consumers for messages that were just freed: an ownership has ended, or a delayed message has left. The lock is not held."""
+        # Checked without the lock: the thread that has freed messages calls this afterwards.
         if self.rules is None or not self.rules.has_freed:
             return
         with self.lock:
@@ -956,14 +956,14 @@ class Queue(Channel):
             consumer.notify_work()
 
     def _wake_freed(self) -> Sequence[Consumer]:
-        """Do the same with the lock held; return whom to wake."""
+        """Return the consumers to wake for freed messages. The lock is held."""
         rules = self.rules
         return () if rules is None or not rules.has_freed else rules.freed_for(self.consumers, self.ordering)
 
     # With the lock held: messages leave
 
     def expire(self, entry: QueueEntry) -> None:
-        """Remove a message that has expired, and is no longer in the index of those that will."""
+        """Remove a message that has expired, and is no longer in the expiry index."""
         if not self.dead_letters.remove_as_expired(entry):
             self.state.remove(entry, MessageEvent.EXPIRE)
             if self.rules is not None:
@@ -982,12 +982,12 @@ class Queue(Channel):
         self.forget(entry)
 
     def forget(self, entry: QueueEntry) -> None:
-        """Let go of the message of an entry that has just become ABSENT."""
+        """Release the message of an entry that has just become ABSENT."""
         self._note_out(entry)
         self._release(entry)
 
     def _release(self, entry: QueueEntry) -> None:
-        """Have the journal and the store let go of a message that has left."""
+        """Have the journal and the store release a message that has left."""
         if self.journal is not None:
             self.journal.defer_removal(entry.reference)
         elif self.ended_journal is not None:
@@ -996,5 +996,5 @@ class Queue(Channel):
 
 
 def _is_held(entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
-    """Return whether this very delivery is unsettled, and the session's. The queue's lock is held."""
+    """Return whether `session` holds this delivery, unsettled. The queue's lock is held."""
     return entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count
