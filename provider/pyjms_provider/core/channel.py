@@ -1,10 +1,10 @@
 """The channel of JBoss Messaging Core: filters, receivers and channels (§7, §8), and how messages are pushed to receivers (§5 to §8).
 
-Where the seed wires parts together with setters, a channel here gets its store, state and persistence when it is made,
+The specification connects parts with setters; a channel here gets its store, state and persistence from its constructor,
 and keeps them: none of them may change under messages that are in the channel.
 
-No client of this broker is pushed to: its consumers pull, and a queue without receivers asks no more than whether it has some. `Pusher`, and the half of
-`ChannelState` that it uses, realises that specification, and is held by tests.
+No client of this broker is pushed to: its consumers pull, and a queue without receivers only checks whether it has some. `Pusher`, and the half of
+`ChannelState` that it uses, implement that specification, and are covered by tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class NotAcceptedError(Exception):
-    """A receiver no longer wants the message that it is asked to handle (§8.1.2). It is no acknowledgement."""
+    """A receiver refuses a message after it had accepted it (§8.1.2). It is no acknowledgement."""
 
 
 class UnreliableChannelError(ResourceError):
@@ -38,23 +38,23 @@ class UnreliableChannelError(ResourceError):
 
 
 class UnknownDeliveryError(ProviderError):
-    """An acknowledgement came for a message that is not being delivered to anybody (§5.3.4)."""
+    """An acknowledgement for a message that is not being delivered (§5.3.4)."""
 
 
 class ChannelClosedError(DestinationError):
-    """The channel was closed, so it takes no more messages."""
+    """The channel was closed, so it accepts no more messages."""
 
 
 class Filter(ABC):
-    """Whoever can say whether a message is wanted (§8)."""
+    """Decides whether a message is wanted (§8)."""
 
     @abstractmethod
     def accept(self, reference: MessageReference) -> bool:
-        """Return whether the message would be handled now. Nothing is delivered by asking."""
+        """Return whether the message would be handled now; nothing is delivered."""
 
 
 class SelectorFilter(Filter):
-    """Wants what a selector matches (JMS 1.1 §3.8)."""
+    """A filter that wants the messages matching a selector (JMS 1.1 §3.8)."""
 
     def __init__(self, store: MessageStore, selector: Selector) -> None:
         self._store = store
@@ -66,12 +66,12 @@ class SelectorFilter(Filter):
 
 
 class Receiver(Filter):
-    """Whoever a channel pushes messages to (§7, §8)."""
+    """A target to which a channel pushes messages (§7, §8)."""
 
     @property
     @abstractmethod
     def receiver_id(self) -> ReceiverId:
-        """The name under which acknowledgements of this receiver are kept."""
+        """The name under which acknowledgements of this receiver are recorded."""
 
     @abstractmethod
     def handle(
@@ -79,7 +79,7 @@ class Receiver(Filter):
     ) -> bool:
         """Take the message; return True for a positive acknowledgement, False if that one comes later (§6.1).
 
-        Raises `NotAcceptedError` when the receiver's mind has changed since `accept` (§8.1.2). The caller keeps its
+        Raises `NotAcceptedError` if the receiver refuses it after `accept` (§8.1.2). The caller keeps its
         own hold on the message; a receiver that keeps it longer acquires one.
         """
 
@@ -96,7 +96,7 @@ class Channel(Receiver):
 
     @property
     def name(self) -> str:
-        """What errors call this channel."""
+        """The name of this channel in errors."""
         return self._name
 
     @property
@@ -107,7 +107,7 @@ class Channel(Receiver):
     @property
     @abstractmethod
     def is_synchronous(self) -> bool:
-        """Whether the receivers' acknowledgement goes straight back to the sender, and nothing is stored (§2)."""
+        """Whether the receivers' acknowledgement is returned to the sender at once, and nothing is stored (§2)."""
 
     @property
     @abstractmethod
@@ -122,11 +122,11 @@ class Channel(Receiver):
     @property
     @abstractmethod
     def is_storing_undeliverable(self) -> bool:
-        """Whether a message that nobody takes is kept (True) or discarded (False); both acknowledge it (§5.2.4)."""
+        """Whether a message without receivers is stored (True) or discarded (False); both acknowledge it (§5.2.4)."""
 
     @abstractmethod
     def enqueue(self, reference: MessageReference, transaction: Transaction | None = None) -> bool:
-        """Do as `handle`, but the caller's hold on the message passes to the channel.
+        """Handle the message as `handle` does, but take over the caller's hold on it.
 
         Raises `ChannelClosedError`, `UnreliableChannelError`; the hold then stays with the caller.
         """
@@ -135,7 +135,7 @@ class Channel(Receiver):
         self, reference: MessageReference, transaction: Transaction | None = None, redelivered: bool = False
     ) -> bool:
         """Take the message, with a hold of the channel's own; see `enqueue`."""
-        # The caller keeps its own hold, so the channel needs one before anybody can release the message.
+        # The caller keeps its own hold, so the channel needs one before the message can be released.
         self.store.acquire(reference, 1)
         try:
             return self.enqueue(reference, transaction)
@@ -153,20 +153,20 @@ class Channel(Receiver):
 
     @abstractmethod
     def browse(self, message_filter: Filter | None = None) -> list[Envelope]:
-        """Return the messages that wait here, in order; None: all (§7.6)."""
+        """Return the waiting messages that the filter accepts, in order; None: all (§7.6)."""
 
     @abstractmethod
     def acknowledge(
         self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: Transaction | None = None
     ) -> None:
-        """Take a positive acknowledgement that comes after delivery, or overtakes it (§6.2, §5.3.4).
+        """Accept a positive acknowledgement that comes after delivery, or overtakes it (§6.2, §5.3.4).
 
-        Within a transaction it counts from the commit on. Raises `UnknownDeliveryError`.
+        Within a transaction it takes effect with the commit. Raises `UnknownDeliveryError`.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all messages and take no more. May be repeated."""
+        """Release all messages and accept no more. May be repeated."""
 
     @abstractmethod
     def has_messages(self, state: MessageState) -> bool:
@@ -181,7 +181,7 @@ _log = logging.getLogger(__name__)
 
 
 class PushTo(Enum):
-    """To whom a channel pushes a message."""
+    """The order in which receivers are offered a message."""
 
     FIRST = "to the first receiver that takes it, in turn: point to point"
     ALL = "to all receivers that accept it"
@@ -193,7 +193,7 @@ class Pusher:
     __slots__ = ("_channel", "push_to", "receivers")
 
     def __init__(self, channel: QueueCore) -> None:
-        """Make one without receivers."""
+        """Make a pusher without receivers."""
         self._channel = channel
         self.push_to = PushTo.FIRST
         self.receivers: tuple[Receiver, ...] = ()
@@ -205,13 +205,13 @@ class Pusher:
             self._channel.has_receivers = True
 
     def remove(self, receiver: Receiver) -> None:
-        """Disconnect a receiver; what it owes stays."""
+        """Disconnect a receiver; it still owes its acknowledgements."""
         with self._channel.lock:
             self.receivers = tuple(other for other in self.receivers if other is not receiver)
             self._channel.has_receivers = bool(self.receivers)
 
     def deliver(self) -> bool:
-        """Do as `Channel.deliver`."""
+        """Push as `Channel.deliver` says."""
         with self._channel.lock:
             # A copy: receivers are called without the lock, and may change the order.
             waiting = list(self._channel.ordering)
@@ -221,7 +221,7 @@ class Pusher:
             return not self._channel.state.count(MessageState.NEW)
 
     def redeliver(self, receiver: Receiver) -> None:
-        """Do as `Channel.redeliver`."""
+        """Push again as `Channel.redeliver` says."""
         receiver_id, channel = receiver.receiver_id, self._channel
         with channel.lock:
             owed = channel.state.owed_by(receiver_id)
@@ -230,7 +230,7 @@ class Pusher:
                 # One at a time, under the lock: the receiver may have acknowledged others while it handled this one.
                 begun = channel.state.begin_push_again(entry, receiver_id)
             if begun:
-                # A refusal leaves all as it was: the receiver owes what it owed (§8.1.2).
+                # A refusal changes nothing: the receiver still owes the acknowledgement (§8.1.2).
                 is_positive = self._offer(receiver, entry) or False
                 with channel.lock:
                     channel.state.update(entry, receiver_id, is_positive)
@@ -242,7 +242,7 @@ class Pusher:
         with channel.lock:
             if channel.remove_if_expired(entry) or channel.state.begin_push(entry) is None:
                 return
-            # A copy: receivers may come and go while those here are called, without the lock.
+            # A copy: receivers may be added or removed while those here are called, without the lock.
             receivers = self.receivers
         handled = False
         for receiver in receivers:
@@ -253,7 +253,7 @@ class Pusher:
             with channel.lock:
                 channel.state.update(entry, receiver.receiver_id, answer)
                 if self.push_to is PushTo.FIRST:
-                    # In turn: the receiver that took this message is asked last for the next.
+                    # In turn: the receiver that took this message is offered the next one last.
                     self.receivers = (*(other for other in self.receivers if other is not receiver), receiver)
             if self.push_to is PushTo.FIRST:
                 break
@@ -263,7 +263,7 @@ class Pusher:
     def _offer(self, receiver: Receiver, entry: QueueEntry) -> bool | None:
         """Return the receiver's acknowledgement, or None if there is none: it does not accept, or is broken."""
         try:
-            # No lock is held: a receiver may wait in here for another thread that uses the channel.
+            # No lock is held: a receiver may wait here for another thread that uses the channel.
             if not receiver.accept(entry.reference):
                 return None
             return receiver.handle(entry.reference, None, entry.redelivered)
@@ -282,12 +282,12 @@ class Pusher:
     def acknowledge(
         self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: Transaction | None = None
     ) -> None:
-        """Do as `Channel.acknowledge`."""
+        """Acknowledge as `Channel.acknowledge` says."""
         channel = self._channel
         with channel.lock:
             entry = channel.state.pushed(message_id)
             if entry is None:
-                # §5.3.4: without a message that is being delivered there is nothing that could be acknowledged.
+                # §5.3.4: without a message that is being delivered there is nothing to acknowledge.
                 raise UnknownDeliveryError(
                     f"{channel.name} is not delivering message {message_id}, so {receiver_id} cannot acknowledge it; "
                     f"it may have been acknowledged before, or have expired"

@@ -1,4 +1,4 @@
-"""What has times at which something is due: expiry, the end of a delay, a limit. The housekeeper visits it then."""
+"""Objects with timed work, such as expiry, the end of a delay, or a time limit. The housekeeper calls them when it is due."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Scheduled(Protocol):
-    """Is visited by the housekeeper at the times that it asks for."""
+    """Is called by the housekeeper at the times that it asks for."""
 
     def run_due(self, now_ms: int) -> int | None:
-        """Do what is due at `now_ms`; return when to come again, in milliseconds since 1970 UTC; None: when asked."""
+        """Do the work that is due at `now_ms`; return when to call again, in milliseconds since 1970 UTC; None: when asked."""

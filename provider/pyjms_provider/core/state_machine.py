@@ -11,7 +11,7 @@ Event = TypeVar("Event", bound=Enum)
 
 
 class ForbiddenTransitionError(Exception):
-    """An event came in a state that forbids it: a fault of the broker, never of a client."""
+    """An event in a state that forbids it: a fault of the broker, never of a client."""
 
     def __init__(self, subject: str, state: Enum, event: Enum) -> None:
         super().__init__(f"{subject} that is {state.name} ({state.value}) cannot have {event.name} ({event.value})")

@@ -528,7 +528,7 @@ class StorageManager:
         self._store.take_back(reference)
 
     def _write_new(self, changes: Changes) -> None:
-        """Write changes that only add. Raises `ResourceError`; `InDoubtError` when they may be in the store, although their removal has been requested."""
+        """Write changes that only add. Raises `ResourceError`; `InDoubtError` when they stay in the store if the broker dies before their removal is written."""
         try:
             self.journal.write(changes, force=True)
         except Exception as error:

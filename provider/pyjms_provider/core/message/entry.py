@@ -1,6 +1,6 @@
-"""A message in a channel: its state there, who holds it, and what entries know of the queue, the session and the unit of work that they are in.
+"""A message in a channel: its state, its holder, and the interfaces of its queue, session and unit of work.
 
-Queues, sessions and units of work stand on higher floors of the core; what an entry uses of them is a `Protocol` here.
+Queues, sessions and units of work belong to higher layers of the core; the parts that an entry uses are `Protocol`s here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ReceiverId = NewType("ReceiverId", str)
 
 
 class Holder(Protocol):
-    """Who has messages that are not settled: a session of a consumer."""
+    """A holder of unsettled messages: the session of a consumer."""
 
     receiver_id: ReceiverId
     is_delivering: bool
-    """Whether it goes on receiving: its connection is started."""
+    """Whether it receives messages: its connection is started."""
     is_closed: bool
 
 
@@ -36,78 +36,78 @@ class Transaction(Protocol):
 
     @property
     def unit_id(self) -> str:
-        """What names it in the log."""
+        """Its name in the log."""
 
     expired_rolls_back: bool
     """Whether a message that expires before the commit rolls all back (True), or is merely left out."""
 
     @property
     def is_committing(self) -> bool:
-        """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
+        """Whether the unit is being written, so that its messages must be left alone. Read without the lock."""
 
     @property
     def is_prepared(self) -> bool:
-        """Whether a coordinator decides, so that not even time changes what is in it. Read without the lock."""
+        """Whether a coordinator decides, so that not even expiry changes its messages. Read without the lock."""
 
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
 
     def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
-        """Add the acknowledgements of pulled messages: of each the delivery of that number."""
+        """Add the acknowledgements of pulled messages, each with the number of its delivery."""
 
     def add_acknowledgement(self, entry: QueueEntry, receiver_id: ReceiverId) -> None:
         """Add the acknowledgement of a message that was pushed to `receiver_id`."""
 
     def expire(self) -> None:
-        """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
+        """Prevent its commit, as a message in it expired (§5.1.3); the session gets the error when it commits."""
 
 
 class EntryQueue(Protocol):
-    """The queue of an entry, as those see it who have the entry."""
+    """The queue of an entry, as the holders of the entry see it."""
 
     journal: QueueJournal | None
     policy: QueuePolicy
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name of this queue in errors."""
 
     @property
     def lock(self) -> Lock:
-        """The one lock of the queue: held for a few steps, and by nobody who waits."""
+        """The one lock of the queue: held for a few steps, and never while waiting."""
 
     @property
     def subscription_name(self) -> str | None:
-        """What names the channel between a topic and one subscriber; None: this is a queue."""
+        """The name of the channel between a topic and one subscriber; None: this is a queue."""
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
-        """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
+        """Return a message of this queue; None if it has left, or is damaged. Waits for a disk. Raises `ResourceError`."""
 
     def uncommitted_messages(
         self, entries: Iterable[QueueEntry], *, with_transient: bool
     ) -> Sequence[tuple[MessageReference, Envelope | None]]:
         """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed.
 
-        Without their envelopes those that were paged out.
+        Messages that were paged out come without their envelopes.
         """
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
 
     def commit(self, entries: Iterable[QueueEntry]) -> None:
-        """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
+        """Make NOT_COMMITTED messages available, in this order, and deliver them if possible (§2.2.1)."""
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: Holder) -> bool:
-        """Take a pulled message out for good; return False if that delivery is no longer the session's."""
+        """Remove a pulled message for good; return False if `session` no longer holds this delivery."""
 
     def settle_in(self, unit: Transaction, deliveries: Sequence[tuple[QueueEntry, int]], session: Holder) -> bool:
-        """Have pulled messages settled when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
+        """Have pulled messages settled when `unit` commits; return False if `session` no longer holds one of them (§6.2.1)."""
 
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: Holder) -> None:
-        """Take pulled messages out whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
+        """Remove pulled messages whose acknowledgements have been committed, and written. The caller then calls `wake_freed`, without a lock."""
 
     def wake_freed(self) -> None:
-        """Wake consumers for messages that only now anybody may take: an ownership has ended, or a delayed message has left. The lock is not held."""
+        """Wake consumers for messages that were just freed: an ownership has ended, or a delayed message has left. The lock is not held."""
 
     def give_back(
         self,
@@ -117,28 +117,28 @@ class EntryQueue(Protocol):
         *,
         unseen: bool = False,
     ) -> None:
-        """Make messages available again, in their old places, if the deliveries are still the session's."""
+        """Make messages available again, in their old places, if the session still holds these deliveries."""
 
     def change_holder(self, entry: QueueEntry, delivery_count: int, session: Holder, heir: Holder) -> bool:
-        """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
+        """Let `heir` settle a delivery in place of `session`; return False if `session` no longer holds it."""
 
     def hold(self, entry: QueueEntry, unit: Transaction, holder: Holder) -> None:
-        """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
+        """Assign a restored message, received in `unit`, to `holder`; before the channel is used."""
 
     def drop_acknowledgement(self, entry: QueueEntry, unit: Transaction) -> None:
-        """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
+        """Undo an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
 
     def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
+        """Restore a message that was settled, and whose removal could not be written; it is redelivered, flagged."""
 
     def take_out(self, entry: QueueEntry, taken: list[QueueEntry], cause: Happening | None = None) -> bool:
-        """Take a message out that nobody holds, for one who puts it elsewhere, or deletes it; return False if it is held, or has gone."""
+        """Remove a message that is not held, so that the caller can move or delete it; return False if it is held, or has left."""
 
     def take_out_held(self, entry: QueueEntry, delivery_count: int, session: Holder, taken: list[QueueEntry]) -> bool:
         """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
 
     def let_go_of_expired(self, entry: QueueEntry) -> None:
-        """Let go of a message that was taken out as it had expired, and then told of."""
+        """Release a message that was removed as expired, after its expiry was notified."""
 
     def held_count(self, session: Holder) -> int:
         """Return how many unsettled messages of this queue `session` has."""
@@ -147,10 +147,10 @@ class EntryQueue(Protocol):
         """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
 
     def run_due(self, now_ms: int) -> int | None:
-        """Remove what has expired, make available what is due; return when to come again, None: when asked."""
+        """Remove expired messages, make due messages available; return when to call again, None: when asked."""
 
     def give_back_all(self, session: Holder) -> None:
-        """Make all messages available again that `session` pulled and has not settled."""
+        """Release all messages that `session` pulled and has not settled."""
 
 
 class Acknowledgements:
@@ -191,7 +191,7 @@ class QueueEntry:
         self.sequence = 0
         """The place in the queue's order, given when the message becomes NEW."""
         self.delivery_count = 0
-        """How often the message was delivered; also tells one delivery of it from the next."""
+        """How often the message was delivered; also identifies one of its deliveries."""
         self.holder: Holder | None = None
         """The session that pulled the message and has not settled it."""
         self.transaction: Transaction | None = None

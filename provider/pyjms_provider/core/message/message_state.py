@@ -1,10 +1,10 @@
 """The state of one message in one channel, as a table (JBoss Messaging Core, Revision 1, §5 and §6).
 
-Everything that decides which state a message is in stands here; a channel never assigns a state by another way than
-`TRANSITIONS`. Section numbers in the table are those of that specification. What it leaves out, because JMS alone needs
-it, is marked "JMS".
+The state of a message is decided here alone; a channel never assigns a state but through
+`TRANSITIONS`. Section numbers in the table are those of that specification. Additions that JMS alone needs are
+marked "JMS".
 
-Deliberately elsewhere: *when* the last outstanding acknowledgement has come (`channel_state.py`: the guard that chooses
+Elsewhere by intent: *when* the last outstanding acknowledgement has come (`channel_state.py`: the guard that chooses
 between POSITIVE_ACKNOWLEDGEMENT and FINAL_POSITIVE_ACKNOWLEDGEMENT), and where available messages wait (`entry_list.py`).
 """
 
@@ -28,7 +28,7 @@ class MessageState(Enum):
 
 
 class MessageEvent(Enum):
-    """What can happen to a message in a channel."""
+    """An event of a message in a channel."""
 
     ACCEPT = "the channel takes the message over"
     ACCEPT_IN_TRANSACTION = "the same, within a transaction"
@@ -82,7 +82,7 @@ TRANSITIONS: Final = StateMachine(
             _EVENT.ROLLBACK_ACKNOWLEDGEMENT: _STATE.DELIVERED,  # §6.2.1
             _EVENT.CANCEL: _STATE.NEW,  # JMS 1.1 §4.4.11, §4.4.1: available again, redelivered
             _EVENT.EXPIRE: _STATE.ABSENT,  # §5.3.3
-            _EVENT.REMOVE: _STATE.ABSENT,  # §7 close; JMS: set aside as a dead letter
+            _EVENT.REMOVE: _STATE.ABSENT,  # §7 close; JMS: dead-lettered
         },
     },
 )

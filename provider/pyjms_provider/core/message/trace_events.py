@@ -1,7 +1,7 @@
-"""What happens to messages, told to whoever writes it down: the broker's half of the life story of a message. Pure.
+"""Events of messages, recorded for the life story of a message. Pure.
 
-Telling is appending to a list: nobody waits, and no lock is taken. When nobody fetches what was told, the rest is counted
-and dropped, so that memory stays bounded. `pyjms_provider.stories` fetches, writes and reads it.
+Recording is appending to a list: no thread waits, and no lock is taken. If the events are not fetched, further ones are counted
+and dropped, so that memory stays bounded. `pyjms_provider.stories` fetches, writes and reads them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
 
 ACTING: ContextVar[str] = ContextVar("ACTING", default="")
-"""Who asked for what this thread does, if an operator did."""
+"""The operator who requested what this thread does, if any."""
 
 Told: TypeAlias = "tuple[int, int, Happening, str, tuple[Any, ...]]"
-"""The number of the reference (0: there is none), milliseconds since 1970 UTC, what happened, where, and `FACTS`."""
+"""The number of the reference (0: there is none), milliseconds since 1970 UTC, the event, the place, and `FACTS`."""
 
 
 class Happening(Enum):
-    """What can happen to a message. The values stand in files, and never change."""
+    """An event of a message. The values are stored in files, and never change."""
 
     SENT = "sent"
     ACCEPTED = "accepted"
@@ -89,7 +89,7 @@ FACTS: Mapping[Happening, tuple[str, ...]] = MappingProxyType(
         Happening.PAGED_IN: (),
     }
 )
-"""What is told besides time and place, in this order."""
+"""The further facts of each event, in this order."""
 
 STATE_AFTER: Mapping[Happening, MessageState | None] = MappingProxyType(
     {
@@ -119,24 +119,24 @@ STATE_AFTER: Mapping[Happening, MessageState | None] = MappingProxyType(
         Happening.PAGED_IN: None,
     }
 )
-"""The state in that channel from then on; None: it does not change."""
+"""The state of the message in that channel after the event; None: unchanged."""
 
 
 class StoryBuffer:
-    """What was told and not fetched yet. Any thread tells; one fetches."""
+    """The events that were recorded and not fetched yet. Any thread records; one fetches."""
 
     def __init__(
         self, clock: Clock, *, everything: bool, properties: tuple[str, ...], most: int, on_some: Callable[[int], None]
     ) -> None:
-        """`everything`: each step of each message, not only what goes wrong; `properties`: whose values are told.
+        """`everything`: each step of each message, not only failures; `properties`: those whose values are recorded.
 
-        `most`: so much may wait to be fetched; `on_some` hears how much waits, when it begins and when it is half of that;
-        it must not wait. Until `begin`, nothing is told.
+        `most`: how many events may wait to be fetched; `on_some` is called with the number that waits, at the first one and at half of
+        `most`; it must not wait. Until `begin`, nothing is recorded.
         """
         self.everything = everything
         self.properties = properties
         self.lost = 0
-        """About how much was dropped, as it was not fetched in time."""
+        """About how many events were dropped, as they were not fetched in time."""
         self._time_ms = clock.time_ms
         self._on_some = on_some
         self._all = most
@@ -146,19 +146,19 @@ class StoryBuffer:
         self._told: deque[Told] = deque()
 
     def begin(self) -> None:
-        """Let everything be told from now on: what was kept is back."""
+        """Start recording: the stored messages have been restored."""
         self._room = self._all
 
     def end(self) -> None:
-        """Let nothing be told any more: the broker goes, and its messages do not."""
+        """Stop recording: the broker ends, its messages do not."""
         self._is_ended = True
         self._room = 0
 
     def emit(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...] = ()) -> None:
-        """Emit what happened to the message with that number. Never waits; may be called with a lock held."""
+        """Record an event of the message with that number. Never waits; may be called with a lock held."""
         told = self._told
         waiting = len(told)
-        # Bounded: a disk that is full must neither stop the broker nor fill its memory.
+        # Bounded: a full disk must neither stop the broker nor fill its memory.
         if waiting >= self._room:
             if self._room:
                 self.lost += 1
@@ -169,20 +169,20 @@ class StoryBuffer:
             self._on_some(waiting + 1)
 
     def emit_early(self, happening: Happening, number: int, where: str, facts: tuple[Any, ...]) -> None:
-        """Do the same, if need be before `begin`: for what happens to messages while they are brought back."""
+        """Record an event, if need be before `begin`: for messages that are being restored."""
         # Without the room that `begin` gives, but bounded all the same.
         if not self._is_ended and len(self._told) < self._all:
             self._told.append((number, self._time_ms(), happening, where, facts))
 
     def chosen(self, envelope: Envelope) -> tuple[tuple[str, Any], ...] | None:
-        """Return the properties that are told of."""
+        """Return the properties that are recorded."""
         if not self.properties:
             return None
         found = envelope.properties
         return tuple((name, found[name]) for name in self.properties if name in found)
 
     def fetch(self) -> list[Told]:
-        """Return what was told, oldest first, and forget it."""
+        """Remove and return the recorded events, oldest first."""
         told = self._told
         # As many as there were at the start: other threads go on appending, and would keep this one here.
         return [told.popleft() for _ in range(len(told))]

@@ -1,18 +1,18 @@
-"""The available messages of one priority, and up to where each selector, browser and consumer has looked at them.
+"""The available messages of one priority, and the scan positions of selectors, browsers and consumers.
 
 `PriorityLevel` has the messages, by age, with gaps for those that were taken from the middle.
 
 A `Cursor` remembers, for one selector text, up to where nothing matches. All consumers with that text share it, so each message is evaluated once for
-a text, and a poll over a long backlog of others costs only what is new. A message that is released behind a cursor is noted with the cursor, and so is
-one that matches and is reserved for another consumer; nothing before the cursor is evaluated again.
+a text, and a poll over a long backlog of other messages costs only what is new. A message that is released behind a cursor is noted with the cursor, and so is
+one that matches and is reserved for another consumer; nothing else before the cursor is evaluated again.
 
-A `ValueIndex` finds the messages for selectors that ask for certain values of the same identifiers, as ``JMSCorrelationID = 'x'`` does: each message is
-read once for all such selectors, and noted by its key (`pyjms.spi.selector.headers`); a cursor then looks only at those that have its own key. What
-has gone stays noted until many have: 16 bytes a message, in sorted blocks of some thousand.
+A `ValueIndex` finds the messages for selectors that compare the same identifiers with values, as ``JMSCorrelationID = 'x'`` does: each message is
+read once for all such selectors, and recorded by its key (`pyjms.spi.selector.headers`); a cursor then looks only at those with its own key. Absent
+messages stay recorded until there are many: 16 bytes a message, in sorted blocks of some thousand.
 
-A `ScanState` says how far one consumer has skipped messages that it may not take: they belong to another consumer's message group, or a consumer of
-higher priority matches them. They are offered again only when that may have changed: a message came back, a group was freed, or a consumer of
-higher priority waits no longer.
+A `ScanState` is the scan position of one consumer for messages that it may not take: they belong to another consumer's message group, or a consumer of
+higher priority matches them. They are offered again only when that may have changed: a message was released, a group was freed, or a consumer of
+higher priority no longer waits.
 
 Without a lock: the queue calls all of it under its own.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
-_COPIES: Final = 8  # so many places that are moved by the list itself cost as one that is copied
+_COPIES: Final = 8  # so many places moved by the list itself cost as much as one that is copied
 
 
 class PriorityLevel:
@@ -48,17 +48,17 @@ class PriorityLevel:
 
     def __init__(self, bit: int) -> None:
         self.bit = bit
-        """What says in the ordering's mask that the lane is not empty."""
+        """The bit of this level in the mask of levels that are not empty."""
         self.entries: list[QueueEntry | int | None] = []
         """None: a gap. A number: the message is compact, and takes so many bytes in the journal; its sequence is its id."""
         self.sequences: list[int] = []
         self.head = 0
         self.live = 0
         self.queue: EntryQueue | None = None
-        """Whose messages they are; known once there have been compact ones."""
+        """The queue of the messages; set once there have been compact ones."""
 
     def at(self, index: int) -> QueueEntry | None:
-        """Return the message at `index`, awake; None: a gap."""
+        """Return the message at `index`, materialized; None: a gap."""
         entry = self.entries[index]
         return self.materialize(index, entry) if isinstance(entry, int) else entry
 
@@ -75,13 +75,13 @@ class PriorityLevel:
         return entry
 
     def drop(self, index: int) -> bool:
-        """Make a gap at `index`; return whether the lane is empty now."""
+        """Make a gap at `index`; return whether the level is empty now."""
         entries = self.entries
         # A gap, not a deletion: removing from the middle of a list would move all that is behind it.
         entries[index] = None
         self.live -= 1
         if not self.live:
-            # Nothing is left, so all places are passed; a new message is appended behind them.
+            # The level is empty, so all places are passed; a new message is appended behind them.
             self.head = len(entries)
             if self.head > SPARE:
                 self._forget_passed()
@@ -120,15 +120,15 @@ class PriorityLevel:
 
     def find(self, sequence: int) -> int:
         """Return the index of the available message with `sequence`, or -1."""
-        # From `head` on: before it there are gaps alone.
+        # From `head` on: before it there are only gaps.
         index = bisect_left(self.sequences, sequence, self.head)
         if index < len(self.sequences) and self.sequences[index] == sequence and self.entries[index] is not None:
             return index
         return -1
 
     def put_back(self, returned: list[QueueEntry]) -> None:
-        """Restore `returned`, sorted by sequence, to their places."""
-        # An empty level has no order to keep: the lists are made from what came back, which also drops all gaps.
+        """Put `returned`, sorted by sequence, back into their places."""
+        # An empty level has no order to keep: the lists are made of the returned messages, which also drops all gaps.
         if not self.live:
             self._rebuild(returned)
         else:
@@ -138,10 +138,10 @@ class PriorityLevel:
         self.live += len(returned)
 
     def _put_into_gaps(self, returned: list[QueueEntry]) -> list[QueueEntry]:
-        """Restore those whose gaps are there; return the others: theirs have been passed, or closed."""
+        """Put back the messages whose gaps still exist; return the others."""
         sequences, entries, head = self.sequences, self.entries, self.head
         homeless: list[QueueEntry] = []
-        # Each in its own gap first: that costs a binary search, and moves nothing.
+        # Each into its own gap first: that costs a binary search, and moves nothing.
         for entry in returned:
             index = bisect_left(sequences, entry.sequence, head)
             if index < len(sequences) and sequences[index] == entry.sequence:
@@ -151,24 +151,24 @@ class PriorityLevel:
         return homeless
 
     def _squeeze_in(self, returned: list[QueueEntry]) -> None:
-        """Make places for messages that have none, sorted: what is before the last of them moves towards the front, or what is behind them back.
+        """Make places for sorted messages that have none: the places before the last of them are moved towards the front, or those behind the first towards the back.
 
-        No object is looked at, and none is woken.
+        No object is read, and none is materialized.
         """
         head, size = self.head, len(returned)
         first = bisect_left(self.sequences, returned[0].sequence, head)
-        # What lies between the first and the last of them has to be merged; only one side of that is moved as a whole.
+        # The places between the first and the last of them must be merged; only one side of these is moved as a whole.
         last = bisect_left(self.sequences, returned[-1].sequence, first)
         goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
-        # Whichever side is shorter is moved; the list itself moves what is behind, which is cheaper by `_COPIES`.
+        # The shorter side is moved; places behind are moved by the list itself, which is cheaper by `_COPIES`.
         low = head if goes_forward else first
         entries, sequences = self._merged(returned, low, last)
-        # The passed places before `head` take them in, so the list keeps its length.
+        # The passed places before `head` are used for them, so the list keeps its length.
         if goes_forward and head >= size:
             self.entries[head - size : last] = entries
             self.sequences[head - size : last] = sequences
             self.head = head - size
-        elif goes_forward:  # with some room for those who give back one by one: they move the rest seldom
+        elif goes_forward:  # with some spare places for single releases, so that these seldom move the rest
             self.entries[:last] = [None] * SPARE + entries
             self.sequences[:last] = [0] * SPARE + sequences
             self.head = SPARE
@@ -179,7 +179,7 @@ class PriorityLevel:
     def _merged(
         self, returned: list[QueueEntry], low: int, high: int
     ) -> tuple[list[QueueEntry | int | None], list[int]]:
-        """Return what stands from `low` to `high`, and `returned`, together."""
+        """Return the places from `low` to `high`, merged with `returned`."""
         entries: list[QueueEntry | int | None] = []
         sequences: list[int] = []
         for entry in returned:
@@ -195,8 +195,8 @@ class PriorityLevel:
 
 
 PRIORITIES: Final = 10
-BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
-_NO_END: Final = 2**63 - 1  # no sequence number is as high
+BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself is set back
+_NO_END: Final = 2**63 - 1  # above every sequence number
 
 
 class Places(Protocol):
@@ -206,7 +206,7 @@ class Places(Protocol):
         """Return the index of the available message with `sequence`, or -1."""
 
     def at(self, index: int) -> QueueEntry | None:
-        """Return the message at `index`; None: there is none any more."""
+        """Return the message at `index`; None: there is none."""
 
 
 class Unfinished(Enum):
@@ -219,36 +219,36 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 
 
 class Cursor:
-    """What is known of one selector text in one queue, or how far one browser has looked."""
+    """The scan position of one selector text in one queue, or of one browser."""
 
     __slots__ = ("behind", "index", "key", "last", "matched", "matches", "passed", "users", "went_back")
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
         self.last = _NO_END
-        """The last sequence number that a browser wants to see."""
+        """The highest sequence number that a browser returns."""
         self.matches = matches
         """Whether the selector holds for an entry's message; None: for all."""
         # By priority: within one, sequence numbers grow in the order in which messages leave.
         self.passed = [0] * PRIORITIES
         """By priority: no available message up to this sequence number matches, save those in `behind` and `matched`."""
         self.behind: dict[int, list[int]] = {}
-        """By priority: sequence numbers of messages that were given back behind `passed`, sorted."""
+        """By priority: sequence numbers of messages that were released behind `passed`, sorted."""
         self.matched: dict[int, list[int]] = {}
-        """By priority: those of messages that match, and that nobody was permitted to take who came by, sorted. Some may have gone."""
+        """By priority: those of messages that match, and were not permitted to the consumers that polled, sorted. Some may be absent."""
         self.went_back = 0
-        """How often it went back, so that what is not in `matched` any more may come there again."""
+        """How often it was set back, so that messages may enter `matched` again."""
         self.users = 0
         self.index: ValueIndex | None = None
-        """Where the messages are found that may match; None: all must be looked at."""
+        """The index that finds the messages that may match; None: all must be evaluated."""
         self.key = 0
-        """What those have in common there."""
+        """The key of those messages in the index."""
 
 
 _Cursor = TypeVar("_Cursor", bound=Cursor)
 
 
 class SharedCursors(dict[str, _Cursor]):
-    """The cursors of one queue, by the selector text that all their users have."""
+    """The cursors of one queue, by the selector text that their users share."""
 
     def open(self, text: str, make: Callable[[], _Cursor]) -> _Cursor:
         """Return the cursor of `text`, made now for its first user; to be closed as often as opened."""
@@ -259,7 +259,7 @@ class SharedCursors(dict[str, _Cursor]):
         return cursor
 
     def close(self, text: str) -> None:
-        """Forget the cursor of `text` with its last user."""
+        """Close the cursor of `text` for one user; the last one removes it."""
         cursor = self[text]
         cursor.users -= 1
         if not cursor.users:
@@ -273,19 +273,19 @@ def first_noted(
     matches: Callable[[QueueEntry], bool] | None,
     permits: Callable[[QueueEntry], bool] | None,
 ) -> int:
-    """Return the index of the first of `noted` that is permitted, or -1; forget those before it that have gone, or do not match."""
+    """Return the index of the first permitted message of `noted`, or -1; remove absent and unmatched ones before it."""
     sequences = noted[priority]
     kept: list[int] = []
     for position, sequence in enumerate(sequences):
         index = lane.find(sequence)
-        # A number that was noted may have gone since: nobody takes it from here when its message is taken.
+        # A noted message may be absent: when a message is taken, its number is not removed here.
         entry = None if index < 0 else lane.at(index)
         if entry is not None and (matches is None or matches(entry)):
             if permits is None or permits(entry):
                 sequences[:position] = kept
                 return index
             kept.append(sequence)
-    # Rewritten only at the end: most polls find a permitted message, and cut off what is before it.
+    # Rewritten only at the end: most polls find a permitted message, and cut off the numbers before it.
     if kept:
         noted[priority] = kept
     else:
@@ -294,7 +294,7 @@ def first_noted(
 
 
 def is_noted(sequences: list[int] | None, sequence: int) -> bool:
-    """Return whether a message is among those that are noted, sorted."""
+    """Return whether a message is in this sorted list."""
     if not sequences:
         return False
     position = bisect_left(sequences, sequence)
@@ -302,7 +302,7 @@ def is_noted(sequences: list[int] | None, sequence: int) -> bool:
 
 
 def forget_noted(noted: dict[int, list[int]], priority: int, sequence: int) -> None:
-    """Note a message no longer, if it is noted."""
+    """Remove a message from the noted ones, if it is noted."""
     sequences = noted.get(priority)
     if is_noted(sequences, sequence):
         assert sequences is not None
@@ -312,9 +312,9 @@ def forget_noted(noted: dict[int, list[int]], priority: int, sequence: int) -> N
 
 
 def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:
-    """Make `cursor` look again at messages given back, sorted, behind it."""
+    """Make `cursor` look again at messages released behind it, which are sorted."""
     passed = cursor.passed[priority]
-    # All of them are beyond the cursor, which will come to them.
+    # All of them are beyond the cursor, which will reach them.
     if returned[0].sequence > passed:
         return
     behind = cursor.behind.setdefault(priority, [])
@@ -322,12 +322,12 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
         if entry.sequence > passed:
             break
         if len(behind) >= BEHIND_MAXIMUM:
-            # Too many to note one by one: the cursor itself goes back to the first of them.
-            # Consumers that remember a place in `matched` begin anew, as messages may come there again.
+            # Too many to note one by one: the cursor itself is set back to the first of them.
+            # Consumers with a position in `matched` start again, as messages may enter it again.
             cursor.went_back += 1
             passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
             del cursor.behind[priority]
-            # Those beyond the new place are evaluated again, and would be noted twice.
+            # Messages beyond the new position are evaluated again, and would be noted twice.
             matched = [each for each in cursor.matched.pop(priority, ()) if each <= passed]
             if matched:
                 cursor.matched[priority] = matched
@@ -337,24 +337,24 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
             insort(behind, entry.sequence)
 
 
-_BLOCK: Final = 2048  # messages: sorting so many takes a millisecond, and each block costs whoever comes a fraction of a microsecond
+_BLOCK: Final = 2048  # messages: sorting so many takes a millisecond; a block costs each poll a fraction of a microsecond
 _THINNED_AT_ONCE: Final = 2
-_FROM: Final = 4  # the first selectors of one kind look for themselves: a few that stay cost nothing more
+_FROM: Final = 4  # the first selectors of one kind scan without an index: for a few of them it would save nothing
 _INDEXES: Final = 4  # in one queue
-_KINDS: Final = 64  # of selectors of which is counted how many there were
+_KINDS: Final = 64  # kinds of selectors whose uses are counted
 
 _last = attrgetter("last")
 
 
 class Asked(NamedTuple):
-    """What a selector asks for."""
+    """The equality comparisons of a selector."""
 
     names: tuple[str, ...]
-    """The identifiers whose values it names."""
+    """The identifiers that it compares."""
     key: int
-    """The key of the messages that have those values."""
+    """The key of the messages with those values."""
     read: Callable[[QueueEntry], int]
-    """What gives the key of a message, or `UNKNOWN_KEY`; raises `NotInMemoryError`."""
+    """Returns the key of a message, or `UNKNOWN_KEY`; raises `NotInMemoryError`."""
 
 
 class _Block:
@@ -364,25 +364,25 @@ class _Block:
 
     def __init__(self, keys: array[int], sequences: array[int], last: int) -> None:
         """`keys` and `sequences` are parallel and sorted; no message is beyond `last`."""
-        # Arrays in place of lists of objects: 16 bytes a message, for queues of a million.
+        # Arrays instead of lists of objects: 16 bytes a message, for queues of a million.
         self.keys = keys
         self.sequences = sequences
         self.last = last
 
     def of(self, key: int) -> tuple[int, int]:
-        """Return from where to where messages have `key`."""
+        """Return the range of messages with `key`."""
         low = bisect_left(self.keys, key)
         if low == len(self.keys) or self.keys[low] != key:
             return low, low
         return low, bisect_right(self.keys, key, low)
 
     def with_one_more(self, key: int, sequence: int) -> _Block:
-        """Return a block that has this one, too."""
+        """Return a block with one more message."""
         low, high = self.of(key)
         at = bisect_left(self.sequences, sequence, low, high)
         if at < high and self.sequences[at] == sequence:
             return self
-        keys, sequences = self.keys[:], self.sequences[:]  # nobody is to see one longer than the other
+        keys, sequences = self.keys[:], self.sequences[:]  # no reader may see one longer than the other
         keys.insert(at, key)
         sequences.insert(at, sequence)
         return _Block(keys, sequences, self.last)
@@ -408,12 +408,12 @@ class _Places:
         self._recent: dict[int, list[int]] = {}
         """The others: sequence numbers, sorted, by key."""
         self._count = 0
-        """About how many those are."""
+        """About how many the others are."""
 
     def add(self, key: int, sequence: int, lane: PriorityLevel) -> None:
-        """Note a message of `lane`; it may have been noted."""
+        """Record a message of `lane`; it may have been recorded before."""
         blocks = self._blocks
-        # A message that came back, older than the newest block: it belongs among those of its age.
+        # A released message, older than the newest block: it belongs into the block of its age.
         if blocks and sequence <= blocks[-1].last:
             at = bisect_left(blocks, sequence, key=_last)
             blocks[at] = blocks[at].with_one_more(key, sequence)
@@ -431,7 +431,7 @@ class _Places:
             self._seal(lane)
 
     def after(self, key: int, passed: int) -> Iterator[int]:
-        """Yield the sequence numbers beyond `passed` of messages that have `key`, sorted; some have gone."""
+        """Yield the sequence numbers beyond `passed` of messages with `key`, sorted; some are absent."""
         blocks = self._blocks
         for at in range(bisect_right(blocks, passed, key=_last), len(blocks)):
             low, high = blocks[at].of(key)
@@ -443,12 +443,12 @@ class _Places:
             yield from recent[bisect_right(recent, passed) :]
 
     def _seal(self, lane: PriorityLevel) -> None:
-        """Make a block of those that came last, and let go of what has gone."""
+        """Make a block of the latest messages, and drop absent ones."""
         places = [(key, each) for key, sequences in self._recent.items() for each in sequences if lane.find(each) >= 0]
         blocks = self._thinned(lane)
         if places:
             blocks.append(_make_block(sorted(places), max(sequence for _, sequence in places)))
-        # Replaced in one go: an iterator over the old blocks, which `after` may have handed out, goes on over them.
+        # Replaced at once: an iterator of `after` over the old blocks goes on over them.
         self._blocks = blocks
         self._recent = {}
         self._count = 0
@@ -472,7 +472,7 @@ class _Places:
 
 
 class ValueIndex(Cursor):
-    """The messages of one queue by the values of certain identifiers. As a cursor it says which messages it has read."""
+    """The messages of one queue by the values of certain identifiers. As a cursor it records which messages it has read."""
 
     __slots__ = ("_cursors", "_has_unknown", "_lanes", "_levels", "_places", "_read", "ready")
 
@@ -480,7 +480,7 @@ class ValueIndex(Cursor):
         self, read: Callable[[QueueEntry], int], lanes: Callable[[], Sequence[PriorityLevel]], levels: tuple[int, ...]
     ) -> None:
         """`read` as in `Asked`; `lanes`: those of the order, the highest priority last; `levels` by JMS priority."""
-        # As a cursor without a selector: `restore` notes behind it what came back, so it is read again.
+        # As a cursor without a selector: `restore` notes released messages behind it, so they are read again.
         super().__init__(None)
         self._read = read
         self._lanes = lanes
@@ -489,7 +489,7 @@ class ValueIndex(Cursor):
         self._has_unknown = False
         self._cursors: dict[int, dict[Cursor, None]] = {}
         self.ready: dict[Cursor, None] = {}
-        """Of its cursors those that may have a message among what was read."""
+        """Those of its cursors that may have a message among the ones that were read."""
 
     # Cursors
 
@@ -501,13 +501,13 @@ class ValueIndex(Cursor):
         cursors = self._cursors.get(key)
         if cursors is None:
             cursors = self._cursors[key] = {}
-        # What has been read may hold a message for it; the first poll finds out.
+        # A message that was read may match it; the first poll finds out.
         self.ready[cursor] = None
         cursors[cursor] = None
         return cursor
 
     def close_cursor(self, cursor: Cursor) -> None:
-        """Forget a cursor that `open_cursor` made. May be repeated."""
+        """Remove a cursor that `open_cursor` made. May be repeated."""
         self.ready.pop(cursor, None)
         cursors = self._cursors.get(cursor.key)
         if cursors is not None:
@@ -521,7 +521,7 @@ class ValueIndex(Cursor):
         return bool(self._cursors)
 
     def cursors_of(self, key: int) -> Sequence[Cursor]:
-        """Return the cursors for which a message with `key` may be, which is not `UNKNOWN_KEY`."""
+        """Return the cursors that a message with `key` may match; not for `UNKNOWN_KEY`."""
         return tuple(self._cursors.get(key, ()))
 
     @property
@@ -535,22 +535,22 @@ class ValueIndex(Cursor):
     # Messages
 
     def key_of(self, entry: QueueEntry) -> int:
-        """Return the key of a message that has just come, and note it if nothing before it is unread. Raises `NotInMemoryError`."""
+        """Return the key of a new message, and record it if no message before it is unread. Raises `NotInMemoryError`."""
         key = self._read(entry)
         priority, sequence = self._levels[entry.reference.priority], entry.sequence
         sequences = self._lanes()[priority].sequences
-        # Noted at once if all before it are known; else `read_on` comes to it in its turn.
+        # Recorded at once if all before it are known; otherwise `read_on` reaches it in turn.
         if sequences and sequences[-1] == sequence and (len(sequences) == 1 or sequences[-2] <= self.passed[priority]):
             self._note(priority, entry, key)
             self.passed[priority] = max(self.passed[priority], sequence)
         return key
 
     def read_on(self, priority: int, most: int) -> int:
-        """Read up to `most` messages that came, or came back; return how many more are allowed, 0: there may be more. Raises `NotInMemoryError`."""
+        """Read up to `most` added or released messages; return how many more are allowed, 0: there may be more. Raises `NotInMemoryError`."""
         lane = self._lanes()[priority]
         while behind := self.behind.get(priority):
             index = lane.find(behind[0])
-            # A message that came back may have been taken again since.
+            # A released message may have been taken again since.
             entry = None if index < 0 else lane.at(index)
             if entry is not None:
                 self._note(priority, entry, self._read(entry))
@@ -569,7 +569,7 @@ class ValueIndex(Cursor):
         return max(most, 1)
 
     def _note(self, priority: int, entry: QueueEntry, key: int) -> None:
-        # Its value cannot be told apart by a key, so it is a candidate for every cursor.
+        # Its value has no key, so it is a candidate for every cursor.
         if key == UNKNOWN_KEY:
             self._has_unknown = True
         self._places[priority].add(key, entry.sequence, self._lanes()[priority])
@@ -581,24 +581,24 @@ class ValueIndex(Cursor):
 
     def _tell(self, cursors: dict[Cursor, None], priority: int, entry: QueueEntry) -> None:
         for cursor in cursors:
-            # The message may have come back behind what the cursor has passed.
+            # The message may have been released behind the cursor.
             note_behind(cursor, priority, [entry])
             self.ready[cursor] = None
 
     def after(self, cursor: Cursor, priority: int) -> Iterator[int]:
-        """Yield the sequence numbers of messages that have been read, and may match beyond what `cursor` has passed, sorted; some have gone."""
+        """Yield the sequence numbers of messages that were read, and may match beyond the position of `cursor`, sorted; some are absent."""
         places, passed = self._places[priority], cursor.passed[priority]
         found = places.after(cursor.key, passed)
         return merge(found, places.after(UNKNOWN_KEY, passed)) if self._has_unknown else found
 
     def is_unknown(self, cursor: Cursor, priority: int, sequence: int) -> bool:
-        """Return whether a message is yet to be evaluated for `cursor`."""
+        """Return whether a message has yet to be evaluated for `cursor`."""
         if sequence > min(cursor.passed[priority], self.passed[priority]):
             return True
         return is_noted(cursor.behind.get(priority), sequence) or is_noted(self.behind.get(priority), sequence)
 
     def found_nothing(self, cursor: Cursor) -> None:
-        """Hear that there is nothing for `cursor` among all that there is."""
+        """Record that no message matches `cursor`."""
         lanes = self._lanes()
         # A cursor with noted messages stays ready: they may become permitted without being read again.
         if not any(lanes[priority].live for priority in (*cursor.behind, *cursor.matched)):
@@ -613,14 +613,14 @@ class ValueIndexes(dict[tuple[str, ...], ValueIndex]):
         self._seen: dict[tuple[str, ...], int] = {}
 
     def wanted(self, asked: Asked, make: Callable[[], ValueIndex]) -> ValueIndex | None:
-        """Return the index for a selector that is now in use; None: it is to look for itself."""
+        """Return the index for a selector that is now in use; None: it scans without one."""
         index = self.get(asked.names)
         if index is not None:
             return index
         seen = self._seen.pop(asked.names, 0) + 1
         if seen < _FROM or not self._has_room():
             if len(self._seen) >= _KINDS:
-                # Forgotten together: kinds of selectors that come once each must not take memory for ever.
+                # Cleared together: kinds of selectors that are used once must not take memory for ever.
                 self._seen.clear()
             self._seen[asked.names] = seen
             return None
@@ -629,7 +629,7 @@ class ValueIndexes(dict[tuple[str, ...], ValueIndex]):
 
     def _has_room(self) -> bool:
         if len(self) >= _INDEXES:
-            # An index without cursors only costs each message that comes; it makes room for a kind that is in use.
+            # An index without cursors only costs time for each message; it makes room for a kind that is in use.
             unused = next((names for names, index in self.items() if not index.is_used), None)
             if unused is None:
                 return False
@@ -641,36 +641,36 @@ _by_sequence = attrgetter("sequence")
 
 
 class ScanState(Cursor):
-    """How far one consumer has looked."""
+    """The scan position of one consumer."""
 
     __slots__ = ("cursor_went_back", "higher_priority")
 
     def __init__(self, cursor_went_back: int = 0) -> None:
         super().__init__(None)
         self.cursor_went_back = cursor_went_back
-        """How often the cursor of its selector had gone back when it began."""
+        """The value of `went_back` of its selector's cursor when it was made."""
         self.higher_priority: frozenset[Cursor | None] = frozenset()
-        """The selectors of the interested consumers of higher priority when it looked last."""
+        """The selectors of the interested consumers of higher priority at its last poll."""
 
     def find(
         self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
     ) -> tuple[int, int]:
-        """Return the index of the first message of a lane that `permits` allows, or -1, and how many looks are left of `looks`; 0: there may be more."""
+        """Return the index of the first message of a level that `permits` allows, or -1, and the remaining `looks`; 0: there may be more."""
         index = self._find_behind(lane, priority, permits)
         return (index, looks) if index >= 0 else self._find_beyond(lane, priority, permits, looks)
 
     def find_matched(
         self, lane: PriorityLevel, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
     ) -> int:
-        """Return the index of the first message of a lane that `permits` allows among those that match, or -1."""
+        """Return the index of the first message of a level that `permits` allows among those that match, or -1."""
         sequences = matched[priority]
         while behind := self.behind.get(priority):
-            # Only if it matches: the cursor notes those that do, and this state knows places of all that came back.
+            # Only if it matches: the cursor notes matching messages, and this state the places of all released ones.
             index = lane.find(behind[0]) if is_noted(sequences, behind[0]) else -1
             entry = None if index < 0 else lane.at(index)
             if entry is not None and permits(entry):
                 return index
-            # Not permitted now: it is offered again when its group is freed, or the state begins anew.
+            # Not permitted now: it is offered again when its group is freed, or the state is reset.
             forget_noted(self.behind, priority, behind[0])
         for position in range(bisect_right(sequences, self.passed[priority]), len(sequences)):
             sequence = sequences[position]
@@ -679,7 +679,7 @@ class ScanState(Cursor):
             if entry is not None and permits(entry):
                 return index
             self.passed[priority] = sequence
-        if len(sequences) > 2 * lane.live + SPARE:  # others have taken most of them
+        if len(sequences) > 2 * lane.live + SPARE:  # other consumers have taken most of them
             left = [sequence for sequence in sequences if lane.find(sequence) >= 0]
             if left:
                 matched[priority] = left
@@ -691,7 +691,7 @@ class ScanState(Cursor):
         while behind := self.behind.get(priority):
             index = lane.find(behind[0])
             entry = None if index < 0 else lane.at(index)
-            # It stays noted: once it is taken, the next call finds it gone, and forgets it.
+            # It stays noted: once it is taken, the next call finds it absent, and removes it.
             if entry is not None and permits(entry):
                 return index
             forget_noted(self.behind, priority, behind[0])
@@ -716,7 +716,7 @@ class ScanState(Cursor):
 
 
 class BlockedMessages:
-    """What is known of all consumers of one queue that have passed over something."""
+    """The scan states of all consumers of one queue that have skipped messages."""
 
     __slots__ = ("_turns",)
 
@@ -731,10 +731,10 @@ class BlockedMessages:
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
-        """Return the lane and the place of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
+        """Return the level and the index of the first message that `permits` allows to `consumer`; `UNFINISHED` after so many looks.
 
-        `higher_priority`: the selectors of interested consumers of higher priority. It begins anew when one of those has gone that were there: what it passed
-        over for that one's sake may be its own.
+        `higher_priority`: the selectors of interested consumers of higher priority. The state is reset when one of the earlier ones is missing: the messages
+        skipped for that consumer may be free now.
         """
         turn = self.turn_of(consumer, higher_priority)
         for priority in range(len(lanes) - 1, -1, -1):
@@ -749,26 +749,26 @@ class BlockedMessages:
     def turn_of(
         self, consumer: object, higher_priority: Iterable[Cursor | None], cursor_went_back: int = 0
     ) -> ScanState:
-        """Return how far a consumer has looked. `higher_priority` as in `find`; it begins anew, too, when the cursor of its selector has gone back."""
+        """Return the scan state of a consumer. `higher_priority` as in `find`; it is also reset when the cursor of its selector was set back."""
         now = frozenset(higher_priority)
         turn = self._turns.get(consumer)
-        # A consumer of higher priority that left may have been the only reason why messages were skipped.
+        # A consumer of higher priority that was removed may have been the only reason why messages were skipped.
         if turn is None or not turn.higher_priority <= now or turn.cursor_went_back != cursor_went_back:
             turn = self._turns[consumer] = ScanState(cursor_went_back)
         turn.higher_priority = now
         return turn
 
     def forget(self, consumer: object) -> None:
-        """Have a consumer begin anew, if there is one. May be repeated."""
+        """Drop the scan state of a consumer, if it has one. May be repeated."""
         self._turns.pop(consumer, None)
 
     def note_returned(self, priority: int, returned: list[QueueEntry]) -> None:
-        """Have all ask for messages that came back, sorted."""
+        """Have all consumers look again at released messages, which are sorted."""
         for turn in self._turns.values():
             note_behind(turn, priority, returned)
 
     def rewind(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
-        """Have all ask again for those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
+        """Have all consumers look again at those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
         if not self._turns:
             return
         there: dict[int, list[QueueEntry]] = {}
@@ -777,5 +777,5 @@ class BlockedMessages:
             if lanes[priority].find(entry.sequence) >= 0:
                 there.setdefault(levels[priority], []).append(entry)
         for level, freed in there.items():
-            # With one more than is noted singly a consumer goes back to the first of them, and so sees all.
+            # One more than is noted singly sets a consumer back to the first of them, so that it sees all.
             self.note_returned(level, nsmallest(BEHIND_MAXIMUM + 1, freed, key=_by_sequence))

@@ -6,13 +6,13 @@ has its own list (`sorted_entry_list.py`).
 
 Each priority has a level, sorted by sequence number. A message that is taken from the middle leaves a gap, which is
 skipped, and closed when gaps outnumber messages; so adding and taking cost O(1) on average however the queue is used.
-A message that is released goes into its old place.
+A released message returns to its old place.
 
-A message that was found again after a restart, or that came behind many others, and that nobody has asked for yet, may be
-*compact*: two numbers in its level, no objects. It is materialized when it is looked at, with another reference of the same id.
+A message that was recovered after a restart, or added behind many others, may be *compact* until it is first needed: two
+numbers in its level, no objects. It is materialized when it is looked at, with a new reference of the same id.
 
 Invariants: a level's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
-unless the level is empty, and before it there are gaps alone; bit P of the mask says that level P is not empty.
+unless the level is empty, and before it there are only gaps; bit P of the mask is set if level P is not empty.
 
 Without a lock: the queue calls it under its own.
 """
@@ -62,68 +62,68 @@ class QueueEntryList(Protocol):
     def __bool__(self) -> bool: ...
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Yield the messages in order; nothing may change meanwhile."""
+        """Yield the messages in order; the list must not change meanwhile."""
 
     @property
     def last_place(self) -> int:
-        """The highest sequence number of all messages that have come."""
+        """The highest sequence number ever assigned."""
 
     def oldest(self) -> list[QueueEntry]:
         """Return a few messages, the oldest one among them."""
 
     def first(self, most: int) -> list[QueueEntry]:
-        """Return up to `most` messages of those that leave first, or some of them."""
+        """Return up to `most` of the messages that leave first, or some of them."""
 
     def newest(self, most: int) -> list[QueueEntry]:
-        """Return about `most` messages, or a few times as many, those among them that came last."""
+        """Return about `most` messages, or a few times as many, with those added last among them."""
 
     def append(self, entry: QueueEntry) -> None:
         """Give a new message its place, and a sequence number."""
 
     def assign_sequence(self, entry: QueueEntry) -> None:
-        """Give a new message that somebody takes at once the sequence number of the place that it would have had."""
+        """Give a new message that is taken at once the sequence number that it would have had in the order."""
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
-        """Put messages that were taken back into their old places."""
+        """Put released messages back into their old places."""
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message; None when there is none."""
 
     def least(self) -> QueueEntry | None:
-        """Return the message that is needed least: a ring queue that is full drops it."""
+        """Return the least important message, which a full ring queue drops."""
 
     def discard(self, entry: QueueEntry) -> bool:
-        """Take out this very message; return whether it was available."""
+        """Remove this entry; return whether it was available."""
 
     def holds(self, entry: QueueEntry) -> bool:
         """Return whether a message is available."""
 
     def place_of(self, entry: QueueEntry) -> Place:
-        """Return the place in the order of a message that has had one: lower places come first."""
+        """Return the place of a message that has a sequence number: lower places come first."""
 
     def clear(self) -> list[QueueEntry]:
-        """Take out all messages and return them in order."""
+        """Remove all messages and return them in order."""
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
-        """Return up to `most` messages that will probably be wanted after that one."""
+        """Return up to `most` messages that will probably be delivered after that one."""
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
-        """Return the place of somebody who has seen nothing yet, for `peek`."""
+        """Return a cursor at the beginning, for `peek`."""
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
-        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: its equality comparisons, if any."""
 
     def close_cursor(self, text: str) -> None:
-        """Forget the cursor of `text` with its last user."""
+        """Close the cursor of `text` for one user; the last one removes it."""
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
 
     def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
-        """Return whether `entry`, which is available, matches; without evaluating it, if that is known."""
+        """Return whether `entry`, which is available, matches; without an evaluation, if that is known."""
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Remember, if that helps, that `entry`, just appended, does not match."""
+        """Record, if that helps, that `entry`, just appended, does not match."""
 
     def take_matching(
         self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
@@ -137,20 +137,20 @@ class QueueEntryList(Protocol):
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority`: who comes before it."""
+        """Take the first message that `permits` allows to `consumer`, which has no selector; `higher_priority`: the selectors of consumers that are preferred."""
 
     def rewind(self, entries: Iterable[QueueEntry]) -> None:
-        """Have all consumers ask again for messages that somebody else was to have."""
+        """Have all consumers look again at messages that were reserved for others."""
 
     def forget_scan(self, consumer: object) -> None:
-        """Have a consumer ask for all again, or be forgotten. May be repeated."""
+        """Drop the scan position of a consumer, as it must look at all again or has ended. May be repeated."""
 
     def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Return the next message for somebody's own `cursor`, leaving it in its place."""
+        """Return the next message for a browser's own `cursor`, leaving it in its place."""
 
 
 def priority_levels(levels: int) -> tuple[int, ...]:
-    """Return, by JMS priority, which of so many levels a message is in."""
+    """Return, by JMS priority, the number of its level when there are this many levels."""
     # As AMQP 0-10 maps priorities to fewer levels: around the default priority 4.
     lowest = PRIORITIES // 2 - (levels + 1) // 2
     return tuple(min(max(priority - lowest, 0), levels - 1) for priority in range(PRIORITIES))
@@ -167,7 +167,7 @@ def make_order(policy: QueuePolicy, sort_value: Callable[[QueueEntry], SortValue
 
 
 BACKLOG: Final = 1000
-"""Behind so many messages of its priority one is compact if it can be: many objects cost memory, and time to collect."""
+"""A message with so many others of its priority before it is compact if possible: many objects cost memory, and garbage collection time."""
 
 _BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
 _LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
@@ -191,10 +191,10 @@ class PriorityQueueEntryList:
     )
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
-        """`levels`: the lane of each JMS priority; the higher lane comes first."""
+        """`levels`: the level of each JMS priority; the higher level comes first."""
         self._levels = levels
         self.may_compact = False
-        """Whether messages may be compact that have come: nobody else remembers entries."""
+        """Whether new messages may be compact: no other object refers to entries."""
         self._make_lanes()
         self._mask = 0
         self._last = 0
@@ -211,7 +211,7 @@ class PriorityQueueEntryList:
 
     def __len__(self) -> int:
         mask, total = self._mask, 0
-        while mask:  # who watches over thousands of queues asks each of them, and most have one priority, if any
+        while mask:  # monitoring asks each of thousands of queues, and most have one priority, if any
             priority = mask.bit_length() - 1
             total += self._lanes[priority].live
             mask ^= _BITS[priority]
@@ -221,7 +221,7 @@ class PriorityQueueEntryList:
         return self._mask != 0
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Yield the available messages in order; nothing may change meanwhile."""
+        """Yield the available messages in order; the list must not change meanwhile."""
         for lane in reversed(self._lanes):
             for index in range(len(lane.entries)):
                 entry = lane.at(index)
@@ -229,7 +229,7 @@ class PriorityQueueEntryList:
                     yield entry
 
     def materialized(self) -> Iterator[QueueEntry]:
-        """Yield the available messages that are not compact, in order; nothing may change meanwhile."""
+        """Yield the available messages that are not compact, in order; the list must not change meanwhile."""
         for lane in reversed(self._lanes):
             for entry in lane.entries:
                 if isinstance(entry, QueueEntry):
@@ -241,15 +241,15 @@ class PriorityQueueEntryList:
         return sum(entry + MESSAGE_OVERHEAD for lane in self._lanes for entry in lane.entries if entry.__class__ is int)
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
-        """Return up to `most` messages that will probably be wanted after that one, or about as many."""
+        """Return about `most` messages that will probably be delivered after that one."""
         answer: list[MessageReference] = []
         level = self._levels[reference.priority]
         for priority in range(level, -1, -1):
             lane = self._lanes[priority]
-            # In lower levels from the first message on: those are wanted once this level is empty.
+            # In lower levels from the first message on: those are delivered once this level is empty.
             first = reference.id if priority == level else 0
             index = bisect_right(lane.sequences, first, lane.head)
-            # Twice as many places, as some are gaps; where more are, fewer messages are found, which does no harm.
+            # Twice as many places, as some are gaps; if there are more gaps, fewer messages are found, which does no harm.
             for place in range(index, min(index + 2 * most, len(lane.entries))):
                 if len(answer) == most:
                     return answer
@@ -259,11 +259,11 @@ class PriorityQueueEntryList:
         return answer
 
     def append_run(self, queue: EntryQueue, priority: int, ids: Sequence[int], sizes: Sequence[int]) -> bool:
-        """Give messages of `queue` the last places of their priority, compact, as `RecoveredRun` has them.
+        """Give messages of `queue` the last places of their priority, compact, from a `RecoveredRun`.
 
-        Return False, having done nothing, if they must come one by one.
+        Return False, having done nothing, if they must be added one by one.
         """
-        # A compact message has its priority by its level, and its id by its sequence number: both must be its own.
+        # A compact message has the priority of its level, and its sequence number as id: both must be its own.
         if self._levels is not _LEVELS or ids[0] <= self._last:
             return False
         lane = self._lanes[priority]
@@ -281,7 +281,7 @@ class PriorityQueueEntryList:
         return [entry for entry in heads if entry is not None]
 
     def first(self, most: int) -> list[QueueEntry]:
-        """Return up to `most` messages of those that leave first; fewer where many have been taken from the middle."""
+        """Return up to `most` of the messages that leave first; fewer where many have been taken from the middle."""
         answer: list[QueueEntry] = []
         for lane in reversed(self._lanes):
             if lane.live:
@@ -291,26 +291,26 @@ class PriorityQueueEntryList:
 
     @property
     def last_place(self) -> int:
-        """The highest sequence number of all messages that have come."""
+        """The highest sequence number ever assigned."""
         return self._last
 
     def newest(self, most: int) -> list[QueueEntry]:
-        """Return up to about `most` messages of each priority that came last."""
+        """Return up to about `most` messages of each priority that were added last."""
         places = ((lane, place) for lane in self._lanes if lane.live for place in _last_places(lane, most))
         return [entry for lane, place in places if (entry := lane.at(place)) is not None]
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` the last place of its priority."""
         reference = entry.reference
-        # The reference's own number serves when it grows, as it nearly always does: one integer less for each message.
+        # The reference's own number is used if it is ascending, as nearly always: one integer less for each message.
         sequence: int = reference.id
         if sequence <= self._last:
-            # A message that waited in a transaction has an older number than what
-            # came meanwhile; the order is that of commits.
+            # A message that waited in a transaction has a lower number than those added
+            # meanwhile; the order is that of commits.
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
-        # Behind a backlog the message is wanted late, and its objects would be what the collector walks through meanwhile.
+        # Behind a backlog the message is delivered late, and meanwhile the garbage collector would have to traverse its objects.
         if lane.live >= BACKLOG and self.may_compact and self._is_plain(entry):
             lane.queue = entry.queue
             lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
@@ -321,34 +321,34 @@ class PriorityQueueEntryList:
         self._mask |= lane.bit
 
     def assign_sequence(self, entry: QueueEntry) -> None:
-        """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
+        """Give `entry`, which is taken at once, the sequence number that it would have had in the order."""
         sequence: int = entry.reference.id
         if sequence <= self._last:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
 
     def _is_plain(self, entry: QueueEntry) -> bool:
-        """Return whether all that there is to know of a message can be found again by its place."""
+        """Return whether all attributes of a message can be rebuilt from its place."""
         reference = entry.reference
         is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
         is_alone = reference.holders == 1 and entry.sequence == reference.id
         return is_alone and not is_special and reference.journaled and reference.reliable and self._levels is _LEVELS
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
-        """Put entries that were taken back into their old places."""
+        """Put released entries back into their old places."""
         by_priority: dict[int, list[QueueEntry]] = {}
         for entry in entries:
             by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
         for priority, returned in by_priority.items():
             lane = self._lanes[priority]
-            # Each level's lists are sorted by sequence, and messages return in any order.
+            # Each level's lists are sorted by sequence, and messages are released in any order.
             returned.sort(key=_by_sequence)
             lane.put_back(returned)
             self._mask |= lane.bit
-            # Cursors with an index are not told: the index is, and tells those whose key the message has.
+            # Cursors with an index are not told: the index is, and tells those with the key of the message.
             for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
-            # Consumers that passed their places would never come to them again.
+            # Consumers that passed their places would never reach them again.
             self.passed_over.note_returned(priority, returned)
 
     def take_first(self) -> QueueEntry | None:
@@ -363,7 +363,7 @@ class PriorityQueueEntryList:
         entry = entries[head]
         if isinstance(entry, int):
             entry = lane.materialize(head, entry)
-        if lane.live == 1 and head < SPARE:  # what `drop` does then, without the price of a call
+        if lane.live == 1 and head < SPARE:  # the same as `drop`, without the cost of a call
             end = len(entries)
             entries[head] = None
             lane.live = 0
@@ -375,7 +375,7 @@ class PriorityQueueEntryList:
         return entry
 
     def discard(self, entry: QueueEntry) -> bool:
-        """Take out this very message; return whether it was available."""
+        """Remove this entry; return whether it was available."""
         priority = self._levels[entry.reference.priority]
         index = self._lanes[priority].find(entry.sequence)
         if index < 0:
@@ -388,7 +388,7 @@ class PriorityQueueEntryList:
         return self._lanes[self._levels[entry.reference.priority]].find(entry.sequence) >= 0
 
     def place_of(self, entry: QueueEntry) -> Place:
-        """Return the place in the order of a message that has had one: lower places come first."""
+        """Return the place of a message that has a sequence number: lower places come first."""
         return (0, -self._levels[entry.reference.priority], ""), entry.sequence
 
     def least(self) -> QueueEntry | None:
@@ -397,7 +397,7 @@ class PriorityQueueEntryList:
         return None if lane is None else lane.at(lane.head)
 
     def clear(self) -> list[QueueEntry]:
-        """Take out all messages and return them in order."""
+        """Remove all messages and return them in order."""
         entries = list(self)
         self._make_lanes()
         self._mask = 0
@@ -411,11 +411,11 @@ class PriorityQueueEntryList:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
-        """Return the place of somebody who has seen nothing yet, for `peek`."""
+        """Return a cursor at the beginning, for `peek`."""
         return Cursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
-        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: its equality comparisons, if any."""
         # A text that has a cursor keeps it: all its users must share one, with an index or without.
         if asked is None or text in self._cursors:
             return self._cursors.open(text, lambda: Cursor(matches))
@@ -427,7 +427,7 @@ class PriorityQueueEntryList:
         return self._indexed.open(text, lambda: index.open_cursor(matches, asked.key))
 
     def close_cursor(self, text: str) -> None:
-        """Forget the cursor of `text` with its last user."""
+        """Close the cursor of `text` for one user; the last one removes it."""
         if text in self._cursors:
             self._cursors.close(text)
             return
@@ -441,7 +441,7 @@ class PriorityQueueEntryList:
         if cursor is None or not self._mask:
             return self._mask != 0
         if cursor.index is not None:
-            # What the index has not read may match, so a wake-up may be in vain, but never missing.
+            # A message that the index has not read may match, so a wake-up may be needless, but is never missing.
             return cursor in cursor.index.ready or cursor.index.lags
         passed, behind, matched = cursor.passed, cursor.behind, cursor.matched
         return any(
@@ -450,7 +450,7 @@ class PriorityQueueEntryList:
         )
 
     def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
-        """Return whether `entry`, which is available, matches; without evaluating it, if the cursor has passed it."""
+        """Return whether `entry`, which is available, matches; without an evaluation, if the cursor has passed it."""
         if cursor.matches is None:
             return True
         priority, sequence = self._levels[entry.reference.priority], entry.sequence
@@ -458,18 +458,18 @@ class PriorityQueueEntryList:
             is_unknown = cursor.index.is_unknown(cursor, priority, sequence)
         else:
             is_unknown = sequence > cursor.passed[priority] or is_noted(cursor.behind.get(priority), sequence)
-        # Beyond the cursor nothing is known; before it, what matches is noted.
+        # Messages beyond the cursor are unknown; before it, matching ones are noted.
         if is_unknown:
             return cursor.matches(entry)
         return is_noted(cursor.matched.get(priority), sequence)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Remember that `entry`, just appended, does not match, if nothing before it is unknown, and no index says what is."""
+        """Record that `entry`, just appended, does not match, if the cursor has passed all before it and has no index."""
         if cursor.index is not None:
             return
         priority = self._levels[entry.reference.priority]
         sequences = self._lanes[priority].sequences
-        # Only if the cursor is at the message before it: otherwise it would pass others that it has not seen.
+        # Only if the cursor is at the message before it: otherwise it would pass others that it has not evaluated.
         if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
             cursor.passed[priority] = entry.sequence
 
@@ -478,7 +478,7 @@ class PriorityQueueEntryList:
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the first message that matches `cursor` and that `permits` (None: all) allows.
 
-        Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
+        Returns `UNFINISHED` after about `evaluations` messages that do not match; their results are kept.
         """
         return self._take_matching(cursor, permits, evaluations, None)
 
@@ -490,9 +490,9 @@ class PriorityQueueEntryList:
         permits: Callable[[QueueEntry], bool],
         evaluations: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take as `take_matching` does, for `consumer`, of which is kept what it was not permitted; `higher_priority` as in `BlockedMessages`.
+        """Take as `take_matching` does, for `consumer`, whose scan state records the messages that it may not take; `higher_priority` as in `BlockedMessages`.
 
-        What matches is forgotten some time after it has gone, so until then `may_have` may say in vain that there is something.
+        A matching message is removed from the records some time after it has left, so until then `may_have` may return True needlessly.
         """
         turn = self.passed_over.turn_of(consumer, higher_priority, cursor.went_back)
         return self._take_matching(cursor, permits, evaluations, turn)
@@ -512,9 +512,9 @@ class PriorityQueueEntryList:
         permits: Callable[[QueueEntry], bool],
         looks: int,
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the first message that `permits` allows to `consumer`, who has no selector; `higher_priority` as in `BlockedMessages`.
+        """Take the first message that `permits` allows to `consumer`, which has no selector; `higher_priority` as in `BlockedMessages`.
 
-        Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
+        Returns `UNFINISHED` after about `looks` checks; the scan state is kept.
         """
         found = self.passed_over.find(self._lanes, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
@@ -528,11 +528,11 @@ class PriorityQueueEntryList:
         return entry
 
     def rewind(self, entries: Iterable[QueueEntry]) -> None:
-        """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
+        """Have all consumers look again at messages that were reserved for others, as far as these are available."""
         self.passed_over.rewind(self._by_priority, self._levels, entries)
 
     def forget_scan(self, consumer: object) -> None:
-        """Have a consumer ask for all again, or be forgotten if it has ended. May be repeated."""
+        """Drop the scan state of a consumer, as it must look at all again or has ended. May be repeated."""
         self.passed_over.forget(consumer)
 
     def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
@@ -542,9 +542,9 @@ class PriorityQueueEntryList:
             return found
         priority, index = found
         sequence = self._lanes[priority].sequences[index]
-        # A browser sees what was there when it began (JMS 1.1 §5.9 leaves that open); it would not end in a queue that is filled.
+        # A browser sees the messages that were there when it was opened (JMS 1.1 §5.9 leaves that open); it would not end in a queue that is filled.
         if sequence > cursor.last:
-            cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
+            cursor.passed[priority] = self._last  # all later ones of this level are newer still
             return self.peek(cursor, evaluations)
         return self._lanes[priority].at(index)
 
@@ -560,7 +560,7 @@ class PriorityQueueEntryList:
         while mask:
             priority = mask.bit_length() - 1
             mask ^= _BITS[priority]
-            # The index first: what it has not read might match, and come before what the cursor finds.
+            # The index first: a message that it has not read might match, and come before the one that the cursor finds.
             if by_value is not None:
                 evaluations = by_value.read_on(priority, evaluations)
                 if not evaluations:
@@ -597,7 +597,7 @@ class PriorityQueueEntryList:
         if index < 0:
             return -1
         sequence = lane.sequences[index]
-        # From both lists, as a message that matched and came back stands in both.
+        # From both lists, as a message that matched and was released again is in both.
         for noted in (cursor.matched, cursor.behind):
             forget_noted(noted, priority, sequence)
         return index
@@ -605,7 +605,7 @@ class PriorityQueueEntryList:
     def _find_beyond(
         self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, evaluations: int
     ) -> tuple[int, int]:
-        """Return the index of the first matching message after `cursor`, or -1, and the evaluations that are left."""
+        """Return the index of the first matching message after `cursor`, or -1, and the remaining evaluations."""
         lane = self._lanes[priority]
         sequences, matches = lane.sequences, cursor.matches
         for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(sequences)):
@@ -618,9 +618,9 @@ class PriorityQueueEntryList:
                     if permits is None or permits(entry):
                         cursor.passed[priority] = sequences[index]
                         return index, evaluations
-                    # It matches, but is reserved for another consumer: a later poll asks for it without an evaluation.
+                    # It matches, but is reserved for another consumer: a later poll finds it without an evaluation.
                     cursor.matched.setdefault(priority, []).append(sequences[index])
-            # After the evaluation: where that raises, as the message is not in memory, the next call comes to it again.
+            # After the evaluation: if that raises, as the message is not in memory, the next call evaluates it again.
             cursor.passed[priority] = sequences[index]
         return -1, max(evaluations, 1)
 
@@ -632,11 +632,11 @@ class PriorityQueueEntryList:
         permits: Callable[[QueueEntry], bool] | None,
         evaluations: int,
     ) -> tuple[int, int]:
-        """Find as `_find_beyond` does, with a look at those alone that may match, all of which have been read."""
+        """Find as `_find_beyond` does, evaluating only messages that may match, all of which the index has read."""
         lane = self._lanes[priority]
         passed = cursor.passed
         for sequence in by_value.after(cursor, priority):
-            if sequence > passed[priority]:  # else it was noted twice
+            if sequence > passed[priority]:  # otherwise it was noted twice
                 if evaluations <= 0:
                     return -1, evaluations
                 evaluations -= 1
@@ -648,7 +648,7 @@ class PriorityQueueEntryList:
                         return index, evaluations
                     cursor.matched.setdefault(priority, []).append(sequence)
                 passed[priority] = sequence
-        # All that the index has read and did not name cannot match.
+        # No other message that the index has read can match.
         passed[priority] = max(passed[priority], by_value.passed[priority])
         return -1, max(evaluations, 1)
 

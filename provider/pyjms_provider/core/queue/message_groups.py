@@ -1,15 +1,15 @@
-"""Which consumer gets the messages of an exclusive queue, or of a message group (JMSXGroupID, JMSXGroupSeq; JMS 1.1 §3.5.9).
+"""The owners of exclusive queues and of message groups (JMSXGroupID, JMSXGroupSeq; JMS 1.1 §3.5.9).
 
-Machines without a lock: their queue calls them under the queue's own.
+No locks: their queue calls them under its own.
 
-An owner's ownership ends when it has been closed *and* none of the queue's, or the group's, deliveries is outstanding, that is delivered and neither settled nor
-released: else the next owner would get later messages before those that are released after that. Until then only another consumer of the same session
-may take its place: what that session releases goes back into its place together. In an exclusive queue the consumer of the highest priority that came first is the owner.
+An ownership ends when the owner has been closed *and* no delivery of the queue, or the group, is outstanding, that is delivered and neither settled nor
+released: otherwise the next owner would get later messages before those that are released afterwards. Until then only another consumer of the same session
+may take over: messages that this session releases return to their places together. In an exclusive queue the oldest consumer of the highest priority is the owner.
 
-The first message of a group makes the consumer that takes it the group's owner. A message whose sequence number is negative ends the ownership, too. Of more groups than `_IDLE_MAX`
-those are forgotten, longest without messages first, that have none in the queue or with their owner: a new owner of one of these overtakes nobody.
+The consumer that takes the first message of a group becomes the group's owner. A message with a negative sequence number ends the ownership, too. Of more than `_IDLE_MAX` groups
+without messages in the queue or with their owner, the longest idle ones are forgotten: a new owner of one of these overtakes no message.
 
-Messages that wait for a redelivery delay hold back those behind them (`RedeliveryBarrier`).
+Messages that wait for a redelivery delay block those behind them (`RedeliveryBarrier`).
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class RedeliveryBarrier:
     def __init__(self) -> None:
         self._places: dict[QueueEntry, Place] = {}
         self._heap: list[tuple[Place, QueueEntry]] = []
-        """By place; some are delayed no longer. Places differ, so entries are never compared."""
+        """By place; some are no longer delayed. Places differ, so entries are never compared."""
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
     def add(self, entry: QueueEntry, place: Place) -> None:
-        """Note a message that was released, and is delayed."""
+        """Add a message that was released, and is delayed."""
         heappush(self._heap, (place, entry))
         self._places[entry] = place
 
     def remove(self, entry: QueueEntry) -> bool:
-        """Forget a message that is available again, or has left the queue; return whether it was delayed."""
-        # The heap forgets it when it is at the top: finding it there would cost a walk over all.
+        """Remove a message that is available again, or has left the queue; return whether it was delayed."""
+        # The heap drops it when it is at the top: finding it there would cost a walk over all.
         return self._places.pop(entry, None) is not None
 
     @property
     def first(self) -> Place | None:
-        """The place of the first delayed message; None: none is delayed."""
+        """The place of the first delayed message; None: no message is delayed."""
         heap, places = self._heap, self._places
         while heap and heap[0][1] not in places:
             heappop(heap)
@@ -66,7 +66,7 @@ class RedeliveryBarrier:
 
 
 class ExclusiveConsumer:
-    """The consumers of a queue that serves one at a time."""
+    """The active consumer, and the other consumers, of a queue that serves one at a time."""
 
     __slots__ = ("_outstanding", "_session", "_waiting", "active", "barrier", "is_freed")
 
@@ -75,26 +75,26 @@ class ExclusiveConsumer:
         self.barrier = RedeliveryBarrier()
         """Delayed redeliveries."""
         self.is_freed = False
-        """Whether a consumer may take messages that nobody was woken for: set here, cleared by the rules."""
+        """Whether a consumer may take messages, and was not woken for them: set here, cleared by the rules."""
         self._session: Holder | None = None
         """The session of the last active consumer, which was closed while deliveries were outstanding."""
         self._outstanding: set[QueueEntry] = set()
         self._waiting: defaultdict[int, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
-        """By priority, the consumers that came first before the others."""
+        """By priority, the consumers in the order in which they were attached."""
 
     # Consumers
 
     def came(self, consumer: Consumer) -> None:
-        """Note a new consumer: it is active if it may be, and there is none."""
-        # A closed owner's session goes on: what it releases goes back into
-        # its place, before what its other consumers take.
+        """Add a consumer: it becomes active if it may, and no other one is."""
+        # A closed owner's session goes on: messages that it releases return to
+        # their places, before those that its other consumers take.
         if self.active is None and (not self._outstanding or consumer.session is self._session):
             self._activate(consumer)
         else:
             self._waiting[consumer.priority][consumer] = None
 
     def left(self, consumer: Consumer) -> None:
-        """Note that `consumer` has been closed: if it was active, the next one is, as soon as it may be. May be repeated."""
+        """Remove a closed consumer: if it was active, the next one becomes so, as soon as it may. May be repeated."""
         self._forget(consumer)
         if consumer is self.active:
             # Remembered while deliveries are outstanding, so that only this session's consumers may go on.
@@ -103,7 +103,7 @@ class ExclusiveConsumer:
             self._choose()
 
     def _choose(self) -> None:
-        """Activate the next consumer, if there is one that may be active."""
+        """Activate the next consumer, if one may be active."""
         for priority in sorted(self._waiting, reverse=True):
             waiting = self._waiting[priority]
             if self._outstanding:
@@ -113,7 +113,7 @@ class ExclusiveConsumer:
             if following is not None:
                 self._activate(following)
                 self._forget(following)
-                # No message came, so nobody is about to be woken: the queue wakes the new owner for what is there.
+                # No message was added that would wake it: the queue wakes the new owner for those that are there.
                 self.is_freed = True
                 return
 
@@ -131,12 +131,12 @@ class ExclusiveConsumer:
     # Deliveries
 
     def delivered(self, entry: QueueEntry) -> None:
-        """Note a message that the active consumer takes."""
+        """Record a message that the active consumer takes."""
         self.barrier.remove(entry)
         self._outstanding.add(entry)
 
     def restored(self, entry: QueueEntry, holder: Holder) -> None:
-        """Note a message that `holder` had received before the broker was started, by a consumer that is no more."""
+        """Record a message that `holder` had received before the broker was restarted, by a consumer that no longer exists."""
         self._outstanding.add(entry)
         if (
             self._session is None or holder.is_delivering
@@ -144,11 +144,11 @@ class ExclusiveConsumer:
             self._session = holder
 
     def released(self, entry: QueueEntry) -> None:
-        """Note that a message was given back, and is in its place, or delayed."""
+        """Record that a message was released, and is in its place, or delayed."""
         self._end_delivery(entry)
 
     def gone(self, entry: QueueEntry) -> None:
-        """Note that a message has left the queue. May be repeated."""
+        """Record that a message has left the queue. May be repeated."""
         self._end_delivery(entry)
         if self.barrier.remove(entry):
             # Messages behind the delayed one may be taken now, and no event of their own will wake the owner.
@@ -156,7 +156,7 @@ class ExclusiveConsumer:
 
     def _end_delivery(self, entry: QueueEntry) -> None:
         self._outstanding.discard(entry)
-        # Only now: what the last owner releases would come after what the next one had taken.
+        # Not earlier: messages that the last owner releases would come after those that the next one had taken.
         if self.active is None and not self._outstanding:
             self._choose()
 
@@ -165,13 +165,13 @@ GroupPlace: TypeAlias = tuple[str, int]
 """A message's group and its sequence number there; 0: it has none."""
 
 _IDLE_MAX: Final = 10_000
-"""At most so many groups without messages have an owner: some 300 bytes each."""
+"""At most this many groups without messages have an owner: some 300 bytes each."""
 _FORGOTTEN: Final = 100
-"""So many of them are forgotten in one go, as finding the first ones of a dictionary takes a while."""
+"""How many of them are forgotten at once, as finding the first ones of a dictionary takes a while."""
 
 
 def group_place(properties: Mapping[str, Stored]) -> GroupPlace | None:
-    """Return the group that a message says it is in, if it says so."""
+    """Return the group in a message's properties, if any."""
     group = properties.get("JMSXGroupID")
     if not isinstance(group, str) or not group:
         return None
@@ -180,7 +180,7 @@ def group_place(properties: Mapping[str, Stored]) -> GroupPlace | None:
 
 
 class MessageGroup:
-    """One group that has an owner, or messages, or both."""
+    """A group that has an owner, or messages, or both."""
 
     __slots__ = ("barrier", "closing", "entries", "name", "outstanding", "owner", "session")
 
@@ -188,13 +188,13 @@ class MessageGroup:
         self.name = name
         self.owner: Consumer | None = None
         self.session: Holder | None = None
-        """The session of an owner that was closed while deliveries were outstanding, until they have ended."""
+        """The session of an owner that was closed while deliveries were outstanding, until they are settled or released."""
         self.entries: set[QueueEntry] = set()
         """Its messages."""
         self.outstanding = 0
         """How many of its deliveries are outstanding."""
         self.closing: QueueEntry | None = None
-        """The message with a negative sequence number that its owner has taken, and that was not released since: nobody takes another one."""
+        """The message with a negative sequence number that its owner has taken, and not released since: no further message of the group may be taken."""
         self.barrier: RedeliveryBarrier | None = None
         """Delayed redeliveries; None: there were none yet."""
 
@@ -204,13 +204,13 @@ class MessageGroup:
         return self.owner is None and self.session is None and self.closing is None
 
     def is_blocked(self, entry: QueueEntry, place_of: Callable[[QueueEntry], Place]) -> bool:
-        """Return whether nobody may take a message of the group now, for its order; `place_of` returns places in the queue's order."""
+        """Return whether no consumer may take a message of the group now, for its order; `place_of` returns places in the queue's order."""
         if self.closing is not None:
             return True
         return bool(self.barrier) and self.barrier is not None and self.barrier.is_before(place_of(entry))
 
     def lets(self, consumer: Consumer) -> bool:
-        """Return whether `consumer` may take messages of the group, if it is not anybody's."""
+        """Return whether `consumer` may take messages of the group, unless any consumer may."""
         return consumer is self.owner if self.session is None else consumer.session is self.session
 
 
@@ -226,16 +226,16 @@ class MessageGroups:
         self._owned: dict[Consumer, set[str]] = {}
         """The groups of each consumer."""
         self._idle: dict[str, MessageGroup] = {}
-        """Groups that have an owner and no messages, first the one whose last message left first; and some that have changed since."""
+        """Groups that have an owner and no messages, the longest idle first; and some that have changed since."""
         self.freed: dict[str, set[QueueEntry]] = {}
-        """By group, messages that consumers may take which passed them over before, until those have been told."""
+        """By group, messages that consumers may take now and skipped before, until their scan positions are rewound."""
         self.is_freed = False
-        """Whether nobody was woken for some of these: set here, cleared by the rules."""
+        """Whether consumers were not woken for some of these: set here, cleared by the rules."""
 
     # Messages
 
     def arrived(self, entry: QueueEntry, place: GroupPlace | None) -> None:
-        """Note the group of a message that has come."""
+        """Record the group of a message that was added."""
         if place is None or entry in self._places:
             return
         group = self._groups.get(place[0])
@@ -245,7 +245,7 @@ class MessageGroups:
         self._places[entry] = place, group
 
     def gone(self, entry: QueueEntry) -> None:
-        """Forget a message that has left the queue, and what there is to be forgotten of groups without messages. May be repeated."""
+        """Remove a message that has left the queue, and forget surplus idle groups. May be repeated."""
         found = self._places.get(entry)
         if found is None:
             return
@@ -257,11 +257,11 @@ class MessageGroups:
         self._places.pop(entry, None)
         if group.entries or self._groups.get(group.name) is not group:
             return
-        # An owner is remembered beyond the last message: the next one of the group must not overtake what it still processes.
+        # An owner is remembered beyond the last message: the next one of the group must not overtake messages that it still processes.
         if group.owner is None:
             del self._groups[group.name]
             return
-        # Removed and added again, so that it stands at the end:
+        # Removed and added again, so that it is at the end:
         # the group that has been idle longest is forgotten first.
         self._idle.pop(group.name, None)
         self._idle[group.name] = group
@@ -284,7 +284,7 @@ class MessageGroups:
     # Deliveries
 
     def delivered(self, consumer: Consumer, entry: QueueEntry) -> bool:
-        """Note that `consumer` takes a message that it may take; return whether it may now take others that it could not take before."""
+        """Record that `consumer` takes a message that it may take; return whether it may now take others that it could not take before."""
         found = self._places.get(entry)
         if found is None:
             return False
@@ -293,7 +293,7 @@ class MessageGroups:
             group.barrier.remove(entry)
         self._note_outstanding(entry, group)
         if sequence < 0:
-            # From here on nobody gets more of the group, until this message and all before it are settled.
+            # From here on no further message of the group is delivered, until this one and all before it are settled.
             group.closing = entry
         if group.owner is not None:
             return False
@@ -303,7 +303,7 @@ class MessageGroups:
         return group.closing is None
 
     def restored(self, entry: QueueEntry, holder: Holder) -> None:
-        """Note a message that `holder` had received before the broker was started, by a consumer that is no more."""
+        """Record a message that `holder` had received before the broker was restarted, by a consumer that no longer exists."""
         found = self._places.get(entry)
         if found is None:
             return
@@ -322,7 +322,7 @@ class MessageGroups:
             group.outstanding += 1
 
     def delayed(self, entry: QueueEntry, place: Place) -> None:
-        """Note that a message was released, and is delayed: messages of its group behind that place wait for it."""
+        """Record that a message was released, and is delayed: messages of its group behind that place wait for it."""
         group = self.group_of(entry)
         if group is not None:
             if group.barrier is None:
@@ -330,26 +330,26 @@ class MessageGroups:
             group.barrier.add(entry, place)
 
     def due(self, entry: QueueEntry) -> MessageGroup | None:
-        """Note that a message is no longer delayed; return its group, if it was."""
+        """Record that a message is no longer delayed; return its group, if it was."""
         group = self.group_of(entry)
         if group is None or group.barrier is None or not group.barrier.remove(entry):
             return None
-        # The set itself, not a copy: it has what is in the group when consumers are told.
+        # The set itself, not a copy: it has the messages that are in the group when consumers are told.
         self.freed[group.name] = group.entries
         return group
 
     def delay_none(self) -> None:
-        """Let nobody wait for delayed messages any more."""
+        """End all waiting for delayed messages."""
         for group in self._groups.values():
             if group.barrier:
                 self._free(group)
             group.barrier = None
 
     def released(self, entry: QueueEntry) -> None:
-        """Note that a message was given back, and is in its place, or delayed."""
+        """Record that a message was released, and is in its place, or delayed."""
         group = self._outstanding.get(entry)
         if group is not None:
-            # The message that ends the group came back, so the group goes on with its owner.
+            # The message that would end the group was released, so the group keeps its owner.
             if group.closing is entry:
                 group.closing = None
                 self._free(group)
@@ -360,14 +360,14 @@ class MessageGroups:
             return
         group.outstanding -= 1
         del self._outstanding[entry]
-        # Only now: a new owner would otherwise get later messages before those that this one may still release.
+        # Not earlier: a new owner would get later messages before those that this one may still release.
         if not group.outstanding and (group.closing is not None or group.owner is None):
             self._disown(group)
 
     # Owners
 
     def left(self, consumer: Consumer) -> None:
-        """Note that `consumer` has been closed: its groups are its session's while deliveries are outstanding, else anybody's."""
+        """Remove a closed consumer: its groups belong to its session while deliveries are outstanding, afterwards to no one."""
         # A copy, as disowning a group changes the set.
         for name in tuple(self._owned.get(consumer, ())):
             group = self._groups.get(name)
@@ -386,7 +386,7 @@ class MessageGroups:
         self._owned.pop(consumer, None)
 
     def _disown(self, group: MessageGroup) -> None:
-        """Have a group be anybody's."""
+        """End the ownership of a group."""
         self._free(group)
         owner = group.owner
         group.owner = group.session = group.closing = None
