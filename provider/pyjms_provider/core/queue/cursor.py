@@ -337,7 +337,7 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
             insort(behind, entry.sequence)
 
 
-_BLOCK: Final = 2048  # messages: sorting so many takes a millisecond; a block costs each poll a fraction of a microsecond
+_BLOCK: Final = 2048  # messages: sorting these takes a millisecond; a block costs a poll a fraction of a microsecond
 _THINNED_AT_ONCE: Final = 2
 _FROM: Final = 4  # the first selectors of one kind scan without an index: for a few of them it would save nothing
 _INDEXES: Final = 4  # in one queue
