@@ -1,4 +1,4 @@
-"""The broker in this process, and the register of those that run, by name."""
+"""The broker in this process, and the register of running brokers, by name."""
 
 from __future__ import annotations
 
@@ -51,35 +51,35 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 _STOPPING_S: Final = 60.0
-"""So long a connection waits for the broker of that name to be stopped: who commits may be waiting for a server."""
+"""The time for which a connection waits until the broker of that name has stopped: a commit may be waiting for a server."""
 _LOOK_S: Final = 0.1
-"""How often a waiting thread looks itself: of several that wait, a signal wakes one."""
+"""The interval at which a waiting thread checks by itself: of several waiting threads, a signal wakes one."""
 _PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One connection, as those see it who observe the broker."""
+    """A connection, as observers of the broker see it."""
 
     handle: object
     """The connection itself."""
     since_ms: int
-    """When it came, in milliseconds since 1970 UTC."""
+    """When it was opened, in milliseconds since 1970 UTC."""
     user: str = ""
-    """Empty: nobody logged in, as within one process."""
+    """Empty: no log-in, as within one process."""
     address: str = ""
-    """Where it comes from; empty: from this process."""
+    """The client's address; empty: this process."""
     protocol: str = "vm"
     principal: Principal | None = None
-    """Who logged in; None: nobody."""
+    """The user that logged in; None: no log-in."""
     access: AccessPolicy | None = None
-    """Who says what they may do; None: nobody asks."""
+    """The access policy for the client; None: no checks."""
     port: UUID | None = None
-    """The id of the port by which they came; None: by none."""
+    """The id of the port of the connection; None: no port."""
 
 
 class EmbeddedBroker:
-    """A broker that lives in this process, from its first connection until `stop`. Safe to use from any thread."""
+    """A broker that runs in this process, from its first connection until `stop`. Safe to use from any thread."""
 
     def __init__(
         self,
@@ -91,23 +91,23 @@ class EmbeddedBroker:
         cancelled: Signal | None = None,
         on_expired: OnExpired | None = None,
     ) -> None:
-        """Start a broker; with a store, recover what it keeps. May wait for the disk.
+        """Start a broker; with a store, recover its contents. May wait for the disk.
 
-        `journal`: takes the place of the store that the settings name; `cancelled`: ends the wait of a stand-by broker;
+        `journal`: replaces the store that the settings name; `cancelled`: ends the wait of a stand-by broker;
         `on_expired`: that of the connection for which it is started. Raises `ResourceError`, `MissingProviderError`.
         """
         self.name = name
         self.clock = clock
         self.settings = settings or BrokerSettings()
-        # Ids stay unique when a broker of the same name is started anew, here or elsewhere.
+        # Ids stay unique when a broker of the same name is started again, here or elsewhere.
         self.run_id = uuid.uuid4().hex[:12]
-        """Names this run of the broker, among all that there are."""
+        """Identifies this run of the broker among all runs."""
         self._numbers = count(1)
         self._lock = Lock()
         self._stopped = False
         self._has_started = False
         self._lost: ProviderError | None = None
-        """Why the store is not this broker's any more."""
+        """Why the store no longer belongs to this broker."""
         self._has_left = False
         self._on_left: list[Callable[[ProviderError], None]] = []
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
@@ -116,8 +116,8 @@ class EmbeddedBroker:
         self._journal = journal
         self._first_watch = on_expired
         self.stories: StoryLog | None = None
-        """Where the lives of messages are written down; None: nowhere."""
-        # A start that fails closes what is open: the store would stay locked by this process otherwise.
+        """The record of the messages' lives; None: there is none."""
+        # A start that fails closes all open files: the store would stay locked by this process otherwise.
         with ExitStack() as undo:
             undo.callback(self._let_go)
             self.virtual_host = self._take_over(cancelled or Signal())
@@ -126,7 +126,7 @@ class EmbeddedBroker:
         forget_in_children(self)
 
     def forget(self) -> None:
-        """Serve nobody, in a child of this process: it has a copy of the messages, and none of the threads."""
+        """Stop serving, in a forked child: it has a copy of the messages, but none of the threads."""
         refusal = _of_parent(self.name)
         # A new lock: another thread may have held the old one at the fork, and is not in the child.
         self._lock, self._stopped, self._lost = Lock(), True, ResourceError(refusal)
@@ -136,17 +136,17 @@ class EmbeddedBroker:
 
     @property
     def refusal(self) -> ConnectionLostError:
-        """What calls of its connections raise in a process that was forked from this one."""
+        """The error that calls of its connections raise in a forked process."""
         return ConnectionLostError(_of_parent(self.name))
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
 
     def _take_over(self, cancelled: Signal) -> VirtualHost:
-        """Open the store, and return a host that has what is kept there.
+        """Open the store, and return a host with its contents.
 
-        A stand-by broker may lose the store's server again before it has read all, as it is what ends most holders: it waits on then.
-        Any broker waits for a server so long as its settings say.
+        A stand-by broker may lose the store's server again before it has read all, as its failure is what ends most holders: it waits on then.
+        Any broker waits for a server as long as its settings say.
         """
         store = self.settings.store if self._journal is None else None
         has_opened = False
@@ -159,7 +159,7 @@ class EmbeddedBroker:
                         store, self.name, self.clock, on_lost=self._lose_store, cancelled=cancelled
                     )
                 return self._open_all()
-            # Other errors are final: waiting does not mend a wrong schema or a damaged file.
+            # Other errors are final: waiting does not repair a wrong schema or a damaged file.
             except (UnavailableStoreError, LostStoreError) as error:
                 has_opened = has_opened or self._journal is not None  # else the URL may be wrong
                 stands_by = store is not None and store.stand_by is StandBy.WAIT and has_opened
@@ -180,7 +180,7 @@ class EmbeddedBroker:
     def _open_all(self) -> VirtualHost:
         self.stories = self._open_stories()
         host = self._open_host()
-        # The store may have been lost while it was read; before `_has_started` nobody else is told.
+        # The store may have been lost while it was read; before `_has_started` no listener is told.
         with self._lock:
             lost = self._lost
         if lost is not None:
@@ -188,18 +188,18 @@ class EmbeddedBroker:
         return host
 
     def _begin_anew(self) -> None:
-        """Have nothing of a take-over that has failed."""
+        """Undo a take-over that has failed."""
         self._let_go()
         self._journal, self.stories, self._lost = None, None, None
         self._scheduled_tasks = ScheduledTasks(self.name, self.clock)
 
     def _let_go(self) -> None:
-        """Close what is open of a broker that does not serve."""
+        """Close all open files of a broker that does not serve."""
         self._scheduled_tasks.stop()
         if self.stories is not None:
             self.stories.close()
         if self._journal is not None:
-            # Not clean: this broker has served nobody, and the delivery marks of the last one must stay.
+            # Not clean: this broker has served no client, and the delivery marks of the last one must stay.
             self._journal.close(clean=False)
 
     def _open_host(self) -> VirtualHost:
@@ -210,7 +210,7 @@ class EmbeddedBroker:
         chosen = settings.store
         memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
         stories = None if self.stories is None else self.stories.buffer
-        # Ids go on beyond all that the journal knows, as they are never given twice.
+        # New ids are greater than all that the journal knows, as ids are never reused.
         store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, stories=stories, **memory)
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
         storage = StorageManager(
@@ -235,11 +235,11 @@ class EmbeddedBroker:
         return host
 
     def _begin_to_serve(self) -> None:
-        """Have what comes from now on be told to connections. Raises `ResourceError` if the store was lost meanwhile."""
+        """Begin to report events and losses to connections. Raises `ResourceError` if the store was lost meanwhile."""
         # From here on: recovery is no part of a message's life.
         if self.stories is not None:
             self.stories.buffer.begin()
-        # In one step with the look at `_lost`: a loss is either seen here, or finds the broker started and stops it.
+        # In one step with reading `_lost`: a loss is either seen here, or finds the broker started and stops it.
         with self._lock:
             self._has_started = True
             lost = self._lost
@@ -273,7 +273,7 @@ class EmbeddedBroker:
         return None if client is None else _facts_of(client)
 
     def _tell_progress(self) -> Callable[[int], None]:
-        """Return what hears how many entries were recovered, and tells the log once a second."""
+        """Return a callback for the number of recovered entries, which writes to the log once a second."""
         next_ms = self.clock.monotonic_ms() + _PROGRESS_MS
 
         def progress(entries: int) -> None:
@@ -293,10 +293,10 @@ class EmbeddedBroker:
     ) -> ConnectionId:
         """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`.
 
-        `handle`: the connection itself, for those who observe it. `on_expired`: as in `ConnectRequest`.
+        `handle`: the connection itself, for observers. `on_expired`: as in `ConnectRequest`.
         """
         connection_id = ConnectionId(f"{self.name}-{self.run_id}-{next(self._numbers)}")
-        # In one step: a connection that is not refused here is in the table that `_stop` walks over.
+        # In one step: a connection that is not refused here is in the table that `_stop` iterates over.
         with self._lock:
             if self._stopped:
                 why = "has been stopped" if self._lost is None else f"has lost its store: {self._lost.reason}"
@@ -318,9 +318,9 @@ class EmbeddedBroker:
         access: AccessPolicy | None = None,
         port: UUID | None = None,
     ) -> None:
-        """Say who is at the other end of a connection, for those who observe it. Ignored once it has closed.
+        """Describe the client of a connection, for observers. Ignored once it has closed.
 
-        `principal`, `access`, `port`: for management by messages, which does for a sender what the sender may do.
+        `principal`, `access`, `port`: for management by messages, which acts with the rights of the sender.
         """
         with self._lock:
             found = self._clients.get(connection_id)
@@ -330,12 +330,12 @@ class EmbeddedBroker:
                 )
 
     def clients(self) -> dict[ConnectionId, Client]:
-        """Return the connections that there are now."""
+        """Return the present connections."""
         with self._lock:
             return dict(self._clients)
 
     def end_connection(self, connection_id: ConnectionId, reason: str) -> bool:
-        """End a connection, whose client is told why; return False if there is none. May wait."""
+        """End a connection, with the reason for its client; return False if there is none. May wait."""
         with self._lock:
             # Taken out under the lock, so that a connection is told once, here or by the end of the broker.
             lose = self._on_stop.pop(connection_id, None)
@@ -355,16 +355,16 @@ class EmbeddedBroker:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether it serves nobody any more, or is just letting go of all."""
+        """Whether it has stopped serving, or is just stopping."""
         return self._stopped
 
     def stop(self, *, program_ends: bool = False) -> None:
-        """End all connections, which are told once, and let go of the store. May be repeated.
+        """End all connections, each with one notification, and release the store. May be repeated.
 
-        The next connection to its name starts another one, as after `stop_broker`. program_ends: that is why, and no loss to tell of.
+        The next connection to its name starts another broker, as after `stop_broker`. program_ends: the reason of the end, which is no loss to report.
         """
         kept = "its messages are gone" if self._journal is None else "what was sent PERSISTENT is in its store"
-        # Its name stays taken until the store is free: a connection that comes now waits for that.
+        # Its name stays taken until the store is free: a connection made now waits for that.
         with _ending(self.name, self):
             kind = ProgramEndsError if program_ends else ConnectionLostError
             self._stop(kind(f"broker {self.name} was stopped, and {kept}"))
@@ -395,23 +395,23 @@ class EmbeddedBroker:
             self.virtual_host.close()
         finally:  # nobody comes again to let go of the store
             if is_first and self._journal is not None:
-                # What is held in doubt comes again, and needs the marks for its flag.
+                # Messages held in doubt are delivered again, and need the marks for the redelivered flag.
                 self._journal.close(clean=is_certain)
 
     def _lose_store(self, error: ProviderError) -> None:
-        """Stop serving: the store has another holder, or is gone. Called by whoever noticed, so it does not wait."""
+        """Stop serving: the store has another holder, or is gone. Does not wait, as any thread may have detected the loss."""
         with self._lock:
             self._lost = error
             if not self._has_started:
                 return  # who starts it is told
         _log.error("PYJMS-BROKER-3 broker %s has lost its store and stops: %s", self.name, error.reason)
-        # On a thread of its own: the thread that noticed may hold the right to write, for which the end would wait.
+        # On a thread of its own: the detecting thread may hold the right to write, for which the end would wait.
         Thread(target=self._leave, args=(error,), name=f"pyjms stopping {self.name}", daemon=True).start()
 
     def _leave(self, error: ProviderError) -> None:
         with _ending(self.name, self):
             self._stop(ConnectionLostError(f"broker {self.name} has lost its store: {error.reason}"))
-        # After the end, so that listeners find a broker that serves nobody.
+        # After the end, so that listeners find a broker that has stopped serving.
         with self._lock:
             self._has_left = True
             listeners, self._on_left = self._on_left, []
@@ -419,9 +419,9 @@ class EmbeddedBroker:
             listener(error)
 
     def when_left(self, listener: Callable[[ProviderError], None]) -> None:
-        """Have `listener` called, once, when this broker has lost its store, and serves nobody any more: at once if it has.
+        """Call `listener` once, when this broker has lost its store and has stopped serving; at once if it has already.
 
-        It is told why, on a thread that may not be kept waiting.
+        It gets the reason, on a thread that must not be blocked.
         """
         with self._lock:
             if not self._has_left:
@@ -439,22 +439,22 @@ def _facts_of(client: Client) -> Mapping[str, str]:
 
 
 class _Place:
-    """The place of one name in the register: its broker runs, or is being started by the thread that came first, or stopped by another one."""
+    """The place of a name in the register: its broker runs, or is being started by the first thread, or stopped by another one."""
 
     def __init__(self) -> None:
         self.broker: EmbeddedBroker | None = None
-        """Once it runs."""
+        """The broker, once it runs."""
         self.failure: ProviderError | None = None
         """Why it was not started."""
         self.cancelled = Signal()
         self.stopper: int | None = None
-        """The thread that stops it; None: nobody does."""
+        """The thread that stops it; None: none."""
         self.changed = Signal()
-        """Raised when it has been started, or stopped, or not; one of those who wait is woken."""
+        """Raised when the broker has been started or stopped, or that has failed; one of the waiting threads is woken."""
 
     def await_start(self) -> EmbeddedBroker | ProviderError:
         """Return the broker once it runs, or why it was not started."""
-        # With a limit: of several threads that wait a signal wakes one, and the others look by themselves.
+        # With a limit: of several waiting threads a signal wakes one, and the others check by themselves.
         while (found := self.broker or self.failure) is None:
             self.changed.wait(_LOOK_S)
         return found
@@ -463,11 +463,11 @@ class _Place:
 _lock = Lock()
 _running: dict[str, _Place] = {}
 _inherited: set[str] = set()
-"""The names of the brokers that ran in the process that this one was forked from."""
+"""The names of the brokers that ran in the parent process at the fork."""
 
 
 def inherited_broker(name: str) -> str | None:
-    """Return why the broker `name` cannot be had, and what to use instead, if it is of the process that forked this one."""
+    """Return why the broker `name` is not available, and what to use instead, if it belongs to the parent process of a fork."""
     return _of_parent(name) if name in _inherited and name not in _running else None
 
 
@@ -481,22 +481,22 @@ def _of_parent(name: str) -> str:
 def find_broker(
     name: str, clock: Clock, settings: BrokerSettings | None, on_expired: OnExpired | None = None
 ) -> EmbeddedBroker:
-    """Return the broker `name`, started now if it does not run. `settings` None: whatever it has, or the default.
+    """Return the broker `name`, started now if it does not run. `settings` None: those of the running one, or the default.
 
-    `on_expired`: what the caller will attach with; it hears of what expires already while the broker is started.
+    `on_expired`: the caller's callback, which also gets the messages that expire while the broker is started.
 
-    A broker keeps the clock and the settings with which it was started: `ResourceError` for others, save for the
+    A broker keeps the clock and the settings with which it was started: `ResourceError` for others, except the
     system's clock. Raises `ResourceError` and `MissingProviderError` when its store cannot be opened.
 
-    Waits while the broker is started, or stopped: `ResourceError` if that takes a minute, or is what this very thread does.
-    `UrlError` for a broker of the process that has forked this one, unless the store refuses that itself.
+    Waits while the broker is started, or stopped: `ResourceError` if that takes a minute, or is done by this very thread.
+    `UrlError` for a broker of the process that has forked this one, unless the store itself refuses that.
     """
     refusal = inherited_broker(name)
-    # With a store of its own the child may start a broker: the store's lock says whether the parent has it.
+    # With a store of its own the child may start a broker: the store's lock shows whether the parent has it.
     if refusal is not None and (settings is None or settings.store is None):
         raise UrlError(refusal)
     while True:
-        # Made before the look, so that the name is taken in one step by the first thread that comes.
+        # Made before the look-up, so that the first thread takes the name in one step.
         own = _Place()
         with _lock:
             place = _running.setdefault(name, own)
@@ -523,7 +523,7 @@ def find_broker(
 def _start(
     name: str, clock: Clock, settings: BrokerSettings | None, place: _Place, on_expired: OnExpired | None
 ) -> EmbeddedBroker:
-    """Start a broker in its place of the register; if that fails, free the place, and tell the threads that wait why."""
+    """Start a broker in its place of the register; if that fails, free the place, and wake the waiting threads with the reason."""
     failure: ProviderError = ResourceError(f"broker {name} was not started; connect again")
     try:
         broker = place.broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled, on_expired=on_expired)
@@ -531,7 +531,7 @@ def _start(
         failure = error
         raise
     finally:
-        # The place is freed first: a thread that is told why connects again, and must find none.
+        # The place is freed first: a thread that gets the reason connects again, and must find none.
         if place.broker is None:
             with _lock:
                 if _running.get(name) is place:
@@ -560,7 +560,7 @@ def _is_stopping(name: str, stopper: int, place: _Place) -> bool:
 
 @contextmanager
 def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place | None]:
-    """Have who connects to a broker wait until it has been stopped here, and holds its store no more.
+    """Make connections to a broker wait until it has been stopped here and has released its store.
 
     Yields None if it does not run, if another thread stops it already, or if it is not `broker`.
     """
@@ -568,7 +568,7 @@ def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place 
     try:
         with _lock:
             place = _running.get(name)
-            # One thread stops it; another one that asks for the same finds that it need not.
+            # One thread stops it; another one with the same request finds nothing to do.
             if place is not None and place.stopper is None and (broker is None or place.broker is broker):
                 place.stopper = get_ident()
                 found = place
@@ -596,14 +596,14 @@ def running_broker(name: str) -> EmbeddedBroker | None:
 
 
 def stop_broker(name: str, *, program_ends: bool = False) -> None:
-    """Stop the broker `name`; the next connection starts a new one, when this one has let go of its store.
+    """Stop the broker `name`; the next connection starts a new one, when this one has released its store.
 
     Does nothing if it does not run, or is being stopped. program_ends: see `EmbeddedBroker.stop`.
     """
     with _ending(name) as found:
         if found is None:
             return
-        # A broker that waits for its store as a stand-by is stopped by this.
+        # This also stops a broker that waits for its store as a stand-by.
         found.cancelled.set()
         broker = found.await_start()
         if isinstance(broker, EmbeddedBroker):
@@ -612,7 +612,7 @@ def stop_broker(name: str, *, program_ends: bool = False) -> None:
 
 @atexit.register
 def stop_all_brokers() -> None:
-    """Stop every broker of this process in an orderly way: those with a store need not look for damage next time."""
+    """Stop every broker of this process in order: those with a store need no recovery check at the next start."""
     # A copy, as stopping a broker takes its name out.
     with _lock:
         names = list(_running)
@@ -623,7 +623,7 @@ def stop_all_brokers() -> None:
 def _after_fork_in_child() -> None:
     """Leave the brokers to the process that runs them: a child that ends would close their stores under its parent."""
     global _lock, _running
-    # Remembered, so that a child that names one of them is told why, and does not get an empty broker.
+    # Remembered, so that a child that names one of them gets the reason, and not an empty broker.
     _inherited.update(_running)
     _lock, _running = Lock(), {}  # another thread may have held the lock, and been left behind
 

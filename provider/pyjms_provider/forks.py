@@ -1,7 +1,7 @@
-"""What the children that this process forks have no business with.
+"""Cleanup in forked children, of resources that belong to this process alone.
 
-They inherit each open file. A socket ends for its peer, and a port or a lock is free, only when the last process has let go of it: so a
-child that lives on would keep them after its parent was killed. And what a child said on a socket, the peer would take for its parent's word.
+Children inherit each open file. A socket ends for its peer, and a port or a lock is free, only when the last process has closed it:
+a child that lives on would keep them after its parent was killed. And data that a child sends on a socket would look like its parent's.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ __all__ = ["AfterFork", "forget_in_children", "let_go"]
 
 
 class AfterFork(Protocol):
-    """Who has something that is of this process alone."""
+    """An object with resources that belong to this process alone."""
 
     def forget(self) -> None:
-        """Let go of it, in a child. No other thread is there, and locks are as they happened to be: they are replaced, not taken."""
+        """Release the resources, in a child. It has no other thread, and locks may be held for ever: they are replaced, not taken."""
         ...
 
 
-# Weak: an owner that has gone has nothing to let go of.
+# Weak: an owner that no longer exists has nothing to release.
 _known: WeakSet[AfterFork] = WeakSet()
 
 
 def forget_in_children(owner: AfterFork) -> None:
-    """Have `owner` forget in each child of this process, for as long as it is there."""
+    """Call `owner.forget` in each forked child of this process, as long as the owner exists."""
     _known.add(owner)
 
 
 def let_go(descriptor: int) -> None:
-    """Let go of an open file; a number below 0 is of none. What still has its number finds nothing there, and may close it."""
+    """Release an open file; a number below 0 is of none. Code that still has its number finds /dev/null there, and may close it."""
     if descriptor < 0:
         return
     try:
-        # Its number goes to another file and is not freed: an object that still has it would close a stranger's file.
+        # Its number goes to another file and is not freed: an object that still has it would close a file opened later.
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # as many are open as may be
         os.close(descriptor)

@@ -1,12 +1,12 @@
-"""The one timer thread of a broker: it removes expired messages when nobody is there to receive them, and rolls back
-branches of distributed transactions whose time is over.
+"""The one timer thread of a broker: it removes expired messages that no consumer receives, and rolls back
+branches of distributed transactions after their time-out.
 
-The thread starts when the first of them arrives, waits by the broker's clock until the next one is due,
-and ends with the broker. Times are by the clock on the wall, which may be set forward while the thread waits, or go on while the
-machine sleeps: it looks again every few seconds. Where it was put back, all are visited once, as those who come each few seconds
-would else come no more until it has caught up.
+The thread starts when the first task arrives, waits by the broker's clock until the next one is due,
+and ends with the broker. Times are by the wall clock, which may be set forward while the thread waits, or go on while the
+machine sleeps: the thread checks it again every few seconds. When it was put back, all tasks are run once, as periodic tasks
+would otherwise not run again until it has caught up.
 
-A clock that a test moves in steps has what is due done within each step, on the thread of the test.
+With a clock that a test moves in steps, due tasks run within each step, on the thread of the test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyjms_provider.core.scheduled import Scheduled
 __all__ = ["ScheduledTasks"]
 
 _LOOK_MS: Final = 10_000
-"""It waits for so long at most, so that who is due when the clock is set forward is visited so late at most; and so long after a fault."""
+"""The longest wait, and so the longest delay of a task when the clock is set forward; also the delay after a fault."""
 _PATIENCE_S: Final = 30.0  # so long a step of the clock waits for visits under way, which may wait for a store
 _TRY_S: Final = 0.01
 _SPARE: Final = 64  # visits that were put off, and are not worth tidying
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class ScheduledTasks:
-    """Visits whoever has times at which something is due, when asked: it calls `run_due`.
+    """Calls `run_due` of objects that have something due, at the times for which they asked.
 
-    Of each it notes the next visit alone, as that answers when to come again: a queue asks with each of its messages. Who is
-    visited may go before that: a subscription that has ended is not kept until the last of its messages would have expired.
+    Of each it notes the next time alone, as `run_due` returns the one after: a queue asks with each of its messages. The
+    references are weak: a subscription that has ended is not kept until the last of its messages would have expired.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -46,13 +46,13 @@ class ScheduledTasks:
         self._signal = Signal()
         self._visits: list[tuple[int, int, ReferenceType[Scheduled]]] = []
         self._planned: dict[ReferenceType[Scheduled], int] = {}
-        """When each is visited next, who may have gone; the heap also has visits that were later, and have become needless."""
+        """The next visit of each object, by weak reference; the heap also has later visits that have become needless."""
         self._most = _SPARE
-        """With more visits than that, those that are needless are looked for."""
+        """With more visits than that, needless ones are removed."""
         self._numbers = count()
         self._thread: Thread | None = None
         self._is_refused = False
-        """Whether the system had no thread to give when it was asked last."""
+        """Whether the last start of the thread failed."""
         self._stopped = False
         self._visiting = RLock()
         """Held during visits: a step of the clock waits for those that the thread has begun. One visit may move the clock."""
@@ -60,12 +60,12 @@ class ScheduledTasks:
             clock.add_due_work(self._run_due)
 
     def schedule(self, visited: Scheduled, at_ms: int) -> None:
-        """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks.
+        """Call `visited.run_due` at `at_ms`, in milliseconds since 1970 UTC, if it still exists. Any thread; never blocks.
 
-        If the system has no thread to give, the log says so, and the next who asks tries again: who asks has done what it
-        was to do, as a sender whose message is in, and must hear nothing of that.
+        If no thread can be started, the log says so, and the next call tries again: the caller's own work is complete,
+        such as that of a sender whose message is stored, and must not fail by this.
         """
-        # Weak: a subscription that has ended is not kept for the last of its messages to expire.
+        # Weak: a subscription that has ended is not kept until the last of its messages expires.
         key = ref(visited)
         refused: RuntimeError | None = None
         with self._lock:
@@ -74,13 +74,13 @@ class ScheduledTasks:
                 return
             planned_ms = self._planned.get(key)
             is_next = False
-            # Only an earlier visit is noted; the later one is asked for again by what `run_due` returns.
+            # Only an earlier visit is noted; `run_due` returns the later one.
             if planned_ms is None or planned_ms > at_ms:
                 self._plan(key, at_ms)
                 is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
             if self._thread is None:  # or the system had none to give when the visit was planned
                 refused = self._start()
-        # Without the lock, and only if the thread would come too late otherwise: each message with a time comes here.
+        # Without the lock, and only if the thread would wake too late otherwise: each message with a time comes here.
         if is_next:
             self._signal.set()
         if refused is not None:
@@ -90,7 +90,7 @@ class ScheduledTasks:
         """Note the next visit. The lock is held."""
         self._planned[key] = at_ms
         heappush(self._visits, (at_ms, next(self._numbers), key))
-        # The limit grows with what is left, so that tidying costs each visit a constant part.
+        # The limit grows with the remaining visits, so that tidying costs each visit a constant part.
         if len(self._visits) > self._most:
             planned = {each: planned_ms for each, planned_ms in self._planned.items() if each() is not None}
             visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in planned.items()]
@@ -99,7 +99,7 @@ class ScheduledTasks:
             self._planned, self._visits, self._most = planned, visits, most
 
     def _start(self) -> RuntimeError | None:
-        """Start the thread; return what the log is to say, once, if the system has none to give. The lock is held."""
+        """Start the thread; return the error to log, once, if it cannot be started. The lock is held."""
         # A daemon: no thread of the broker keeps the program alive.
         thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
         try:
@@ -126,7 +126,7 @@ class ScheduledTasks:
             pass  # a step of the clock may have visits under way, on a thread of its own
 
     def forget(self) -> None:
-        """Visit nobody, in a child of this process, where no other thread is left and locks may be held for ever."""
+        """Stop all visits, in a forked child, which has no other thread and where locks may be held for ever."""
         # New locks: those of the parent may have been held by threads that are not in the child.
         self._lock, self._visiting, self._stopped = Lock(), RLock(), True
         self._visits, self._planned = [], {}
@@ -154,9 +154,9 @@ class ScheduledTasks:
             self._visit(self._clock.time_ms())
 
     def _run_due(self) -> bool:
-        """Visit all that are due, as the clock has moved; return False if the thread is in a visit that waits by the clock."""
+        """Run all due tasks, as the clock has moved; return False if the thread is in a visit that waits by the clock."""
         left_s = _PATIENCE_S
-        # With a limit: a visit that waits by this very clock would never end, and the step of the clock neither.
+        # With a limit: a visit that waits by this very clock would never end, and neither would the step of the clock.
         while not self._visiting.acquire(timeout=_TRY_S):
             thread, clock = None if self._thread is None else self._thread.ident, self._clock
             left_s -= _TRY_S
@@ -174,7 +174,7 @@ class ScheduledTasks:
             return bool(self._visits) and self._visits[0][0] <= now_ms
 
     def _visit(self, now_ms: int, *, is_everybody: bool = False) -> None:
-        """Visit all that are due at `now_ms`, or everybody."""
+        """Visit all objects that are due at `now_ms`, or all there are."""
         with self._visiting:
             self._visit_due(now_ms, is_everybody=is_everybody)
 
@@ -185,7 +185,7 @@ class ScheduledTasks:
                 at_ms, _, key = heappop(self._visits)
                 if self._planned.get(key) != at_ms:
                     continue  # it was asked to come earlier
-                # Now, as who asks from here on may have something that this visit does not see.
+                # Removed now, as a later request may be about work that this visit does not see.
                 del self._planned[key]
                 if (visited := key()) is not None:
                     due[visited] = None

@@ -1,7 +1,7 @@
-"""The queue manager of an embedded broker: what its owner does with queues, beside sending and receiving.
+"""The queue manager of an embedded broker: administrative operations on queues.
 
-Queues are made, altered and destroyed by name, listed, looked into, emptied, and their messages moved. All calls are safe
-from any thread, and may wait for the store. A message that somebody holds, or that is not committed, is never touched.
+Queues are created, altered and destroyed by name, listed, browsed, purged, and their messages moved. All calls are safe
+from any thread, and may wait for the store. A message that a consumer holds, or that is not committed, is never touched.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "GoOn", "QueueExistsError", "QueueManager", "QueueReport", "Replay", "UnknownQueueError"]
 
 AT_ONCE: Final = 500
-"""So many messages are deleted in one write: some milliseconds, and little room, on a disk that is nearly full."""
+"""The most messages deleted in one write: some milliseconds, and little space, on a disk that is nearly full."""
 
 GoOn = Callable[[int], bool]
 
 
 def _always(done: int) -> bool:  # noqa: ARG001 - it is called as any other
-    """Let work go on to its end."""
+    """Let work continue to its end."""
     return True
 
 
@@ -68,23 +68,23 @@ class QueueReport:
     waiting: int
     """Messages that a consumer could get now."""
     delayed: int
-    """Messages whose time has not come."""
+    """Messages whose delivery time is in the future."""
     held: int
-    """Messages that consumers have, and have neither acknowledged nor given back."""
+    """Messages that consumers hold, neither acknowledged nor released."""
     uncommitted: int
     """Messages in transactions that have not ended."""
     size: int
-    """About how many bytes they take, as far as the broker had to know: where bytes are limited, or there is a store."""
+    """The approximate number of their bytes, as far as the broker had to count them: where bytes are limited, or there is a store."""
     consumers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What became of the dead letters."""
+    """The outcome of a replay of dead letters."""
 
     returned: int
     left: int
-    """Letters whose origin is gone, and messages that are no dead letters."""
+    """Letters whose original destination no longer exists, and messages that are no dead letters."""
 
 
 class QueueManager:
@@ -116,8 +116,8 @@ class QueueManager:
     def start(cls, url: str, policies: QueuePolicies, clock: Clock | None = None) -> QueueManager:
         """Start the broker of a ``vm://`` URL with policies for its queues, and return its manager.
 
-        Connect to it by its name alone: it has its options. `clock` None: the system's. Raises `UrlError`, also for a
-        policy in the URL, and `ResourceError` when it runs already with others, or its store cannot be opened.
+        Connect to it by its name alone, without options. `clock` None: the system's. Raises `UrlError`, also for a
+        policy in the URL, and `ResourceError` when it runs already with other settings, or its store cannot be opened.
         """
         name, settings = read_url(ProviderUrl.parse(url))
         settings = settings or BrokerSettings()
@@ -130,10 +130,10 @@ class QueueManager:
 
     @defers_signals()
     def create(self, name: str, policy: QueuePolicy | None = None, **choices: Any) -> None:
-        """Make a queue with a policy of its own, given whole or by its fields; with neither, with that of the broker.
+        """Create a queue with a policy of its own, given whole or by its fields; with neither, with that of the broker.
 
-        It is kept in the broker's store. Raises `QueueExistsError`, `PolicyError`; `ResourceError`: there is none; `InDoubtError`:
-        there is one, and whether it is in the store is not known yet.
+        It is stored in the broker's store. Raises `QueueExistsError`, `PolicyError`; `ResourceError`: it was not created; `InDoubtError`:
+        it was, and whether it is in the store is not known yet.
         """
         if not name:
             raise DestinationError("a queue needs a name that is not empty")
@@ -144,10 +144,10 @@ class QueueManager:
 
     @defers_signals()
     def alter(self, name: str, **changes: Any) -> None:
-        """Change fields of a queue's policy; from now on it has one of its own. What others change meanwhile stays.
+        """Change fields of a queue's policy; from now on it has one of its own. Concurrent changes of other fields stay.
 
-        It is obeyed once it is written. Raises `UnknownQueueError`, `PolicyError`; `ResourceError` and `InDoubtError`: it is as
-        it was; `DestinationInUseError` for another type, or another
+        The change takes effect once it is written. Raises `UnknownQueueError`, `PolicyError`; `ResourceError` and `InDoubtError`: nothing has
+        changed; `DestinationInUseError` for another type, or another
         way to serve consumers, while there are messages or consumers.
         """
         if not self._host.alter_queue(name, **changes):
@@ -155,16 +155,16 @@ class QueueManager:
 
     @defers_signals()
     def destroy(self, name: str, *, if_empty: bool = False) -> None:
-        """Delete a queue with its messages. Who names it again makes another.
+        """Delete a queue with its messages. The next use of its name creates another.
 
-        It is there until that is written. Raises `UnknownQueueError`; `ResourceError`: it is as it was; `InDoubtError`: it is
-        gone, as far as anybody here is concerned; `DestinationInUseError` while it has consumers or messages that are
+        It exists until the deletion is written. Raises `UnknownQueueError`; `ResourceError`: it is unchanged; `InDoubtError`: it is
+        deleted for all users of this broker; `DestinationInUseError` while it has consumers or messages that are
         held or not committed, also by a prepared branch of a distributed transaction, and, with `if_empty`, while it
         has any.
         """
         queue = self._queue(name)
         states = [MessageState.DELIVERED, MessageState.NOT_COMMITTED, *([MessageState.NEW] if if_empty else [])]
-        # Looked at without the right to alter the queue: a message that comes after this goes with the queue.
+        # Checked without the right to alter the queue: a message that arrives after this is deleted with the queue.
         users, messages = queue.consumer_count, sum(map(queue.count, states))
         if users or messages:
             in_doubt = ", ".join(map(str, self._host.branches.in_doubt_at(queue)))
@@ -181,7 +181,7 @@ class QueueManager:
 
     @defers_signals()
     def pause(self, name: str) -> None:
-        """Let no message out; senders and browsers go on. May be repeated. Raises `UnknownQueueError`."""
+        """Deliver no messages; senders and browsers go on. May be repeated. Raises `UnknownQueueError`."""
         self.alter(name, paused=True)
 
     @defers_signals()
@@ -189,14 +189,14 @@ class QueueManager:
         """End a pause. May be repeated. Raises `UnknownQueueError`."""
         self.alter(name, paused=False)
 
-    # Looking
+    # Reading
 
     def names(self, pattern: str = "*") -> list[str]:
         """Return the names of the queues that match a glob, sorted; temporary ones are left out."""
         return [name for name in self._host.queue_names() if fnmatchcase(name, pattern)]
 
     def report(self, name: str) -> QueueReport:
-        """Return what there is to know of a queue. Raises `UnknownQueueError`."""
+        """Return the report of a queue. Raises `UnknownQueueError`."""
         queue = self._queue(name)
         counts = counts_of(queue)
         return QueueReport(
@@ -211,29 +211,29 @@ class QueueManager:
         )
 
     def browse(self, name: str, selector: str | None = None) -> Iterator[Envelope]:
-        """Yield the messages that nobody holds, in their order, then those that are delayed; of a temporary queue, too.
+        """Yield the messages that no consumer holds, in their order, then those that are delayed; of a temporary queue, too.
 
         Raises `UnknownQueueError`, `InvalidSelectorError`, `ResourceError`.
         """
-        # Temporary queues are found by name here alone: they are browsed for diagnosis, and changed by nobody.
+        # Temporary queues are found by name only here: they are browsed for diagnosis, and never changed.
         temporary = self._host.temporaries.find(name)
         queue = temporary if isinstance(temporary, Queue) else self._queue(name)
         return (envelope for _, envelope in self._matching(queue, selector))
 
     def browse_counted(self, name: str, selector: str | None = None) -> Iterator[tuple[Envelope, int]]:
-        """Yield what `browse` does, each message with how often it was delivered. Raises as `browse`."""
+        """Yield the messages of `browse`, each with its delivery count. Raises as `browse`."""
         return ((envelope, entry.delivery_count) for entry, envelope in self._matching(self._queue(name), selector))
 
     # Messages
 
-    # `go_on` hears before each message with how many the work is done; when it returns False, the rest is left undone.
+    # `go_on` is called before each message with the number of those done; when it returns False, the rest is skipped.
 
     @defers_signals()
     def purge(self, name: str, selector: str | None = None, *, go_on: GoOn = _always) -> int:
-        """Delete the messages that nobody holds and the selector matches; return how many when that survives the process.
+        """Delete the messages that no consumer holds and the selector matches; return their number when the deletion is durable.
 
-        They are deleted in runs, each in one step of the store. Raises as `browse`: those of the last run are there still; and
-        `InDoubtError`: nobody gets them until the store has answered whether they are there. What was deleted before stays so.
+        They are deleted in runs, each in one step of the store. Raises as `browse`: those of the last run are still there; and
+        `InDoubtError`: they are not delivered until the store has answered whether they exist. Earlier runs stay deleted.
         """
         queue = self._queue(name)
         deleted = 0
@@ -252,10 +252,10 @@ class QueueManager:
     def move(
         self, name: str, target: str, selector: str | None = None, most: int | None = None, *, go_on: GoOn = _always
     ) -> int:
-        """Move messages that nobody holds to another queue, at most so many; return how many.
+        """Move messages that no consumer holds to another queue, at most `most`; return their number.
 
-        Each is moved in one step: it is in one of the two queues at any moment. If the other one is destroyed meanwhile, what
-        follows goes into the next one of its name, as if it were sent there. Raises as `browse`.
+        Each is moved in one step: it is in one of the two queues at any moment. If the other one is destroyed meanwhile, the
+        remaining ones go into the next queue of its name, as if sent there. Raises as `browse`.
         """
         queue = self._queue(name)
         if name == target:
@@ -274,7 +274,7 @@ class QueueManager:
     def copy(
         self, name: str, target: str, selector: str | None = None, most: int | None = None, *, go_on: GoOn = _always
     ) -> int:
-        """Copy messages that nobody holds to another queue, at most so many; return how many. Raises as `browse`."""
+        """Copy messages that no consumer holds to another queue, at most `most`; return their number. Raises as `browse`."""
         queue = self._queue(name)
         if name == target:
             raise DestinationError(f"messages of {name!r} cannot be copied to {target!r}: it is the same queue")
@@ -283,7 +283,7 @@ class QueueManager:
             if copied == most or not go_on(copied):
                 break
             there = replace(envelope, destination=_address_of(target))
-            # The scheduled time goes along: a copy of a message that waits, waits too.
+            # The scheduled time is copied: a copy of a delayed message is delayed, too.
             self._host.mover.put(there, entry.reference.origin, entry.reference.deliver_at_ms)
             copied += 1
         return copied
@@ -292,10 +292,10 @@ class QueueManager:
     def replay(
         self, name: str = "DLQ", selector: str | None = None, *, dry_run: bool = False, go_on: GoOn = _always
     ) -> Replay:
-        """Return dead letters to the queues and subscriptions where they came from, as they were sent.
+        """Return dead letters to their original queues and subscriptions, as they were sent.
 
-        They have no time to live any more, and their deliveries count from 1 again. `dry_run`: only count what would
-        become of them. Raises as `browse`.
+        They no longer expire, and their deliveries count from 1 again. `dry_run`: only count the outcome.
+        Raises as `browse`.
         """
         returned = left = 0
         for entry, letter in self._matching(self._queue(name), selector):
@@ -326,7 +326,7 @@ class QueueManager:
     def _relocate(
         self, entry: QueueEntry, envelope: Envelope, target: Queue | str, cause: Happening = Happening.MOVED
     ) -> bool:
-        # Who moves a message leaves its time alone; who replays one wants it tried again now.
+        # A move keeps a message's delivery time; a replay delivers it now.
         deliver_at_ms = entry.reference.deliver_at_ms if cause is Happening.MOVED else 0
         return self._host.mover.move(entry, envelope, target, cause, deliver_at_ms)  # False: somebody got it meanwhile
 

@@ -1,4 +1,4 @@
-"""What an owner of an embedded broker may choose, as the options of a ``vm://`` URL say it."""
+"""The settings of an embedded broker, also given as the options of a ``vm://`` URL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEEP_FREE: Final = 16_000_000
 
 
 class Synchronous(Enum):
-    """How far a write of messages that were sent PERSISTENT, or committed, has got when it returns."""
+    """The progress of a write of PERSISTENT or committed messages at which its call returns."""
 
     FULL = "full"
     NORMAL = "normal"
@@ -33,7 +33,7 @@ class Synchronous(Enum):
 
 
 class Acknowledge(Enum):
-    """How far a write that only acknowledges has got when it returns."""
+    """The progress of a write that only acknowledges at which its call returns."""
 
     WRITTEN = "written"
     FORCED = "forced"
@@ -48,29 +48,29 @@ class StandBy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Where a broker keeps what must survive, and how carefully."""
+    """The store of a broker, and how carefully it is written."""
 
     url: str = field(repr=False)
-    """Its scheme says which store; it may hold a password."""
+    """Its scheme selects the store; it may contain a password."""
     synchronous: Synchronous = Synchronous.FULL
     acknowledge: Acknowledge = Acknowledge.WRITTEN
     stand_by: StandBy = StandBy.REFUSE
     memory_bytes: int = _MEMORY
-    """How much memory the bodies of messages may take; the others wait on the disk."""
+    """The most memory for the bodies of messages; the others wait on the disk."""
     keep_free_bytes: int = _KEEP_FREE
-    """While less is left on the disk of a file, messages are refused, so that those there can be acknowledged; 0: never."""
+    """While the disk of a file has less free space, messages are refused, so that those there can be acknowledged; 0: never."""
     wait_ms: int = 0
-    """How long to wait, at the start, for a server that cannot be reached."""
+    """The time to wait, at the start, for a server that cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """All that a broker is started with."""
+    """All settings with which a broker is started."""
 
     policy: HostPolicy = field(default_factory=HostPolicy)
     store: StoreSettings | None = None
     story: StorySettings | None = None
-    """What is written down of each message's life; None: nothing."""
+    """The recording of the messages' lives; None: nothing is recorded."""
 
 
 _VALUES: Final[Mapping[str, str]] = {
@@ -92,7 +92,7 @@ _VALUES: Final[Mapping[str, str]] = {
 _POLICY: Final = {each.name: getattr(QueuePolicy(), each.name) for each in fields(QueuePolicy)}
 """The options that choose the policy of queues, with their defaults."""
 URL_OPTIONS: Final = frozenset((*_VALUES, *_POLICY))
-"""All that a ``vm://`` URL may have."""
+"""All options of a ``vm://`` URL."""
 _POLICY_TEXTS: Final = ("key", "dead_letter", "expiry_queue")
 _BOOLEANS: Final = {"true": True, "false": False}
 _NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "keep_free", "branch_timeout")
@@ -192,7 +192,7 @@ def _policy(options: Mapping[str, str]) -> QueuePolicy:
 
 
 def _policy_value(name: str, text: str) -> object:
-    """Return a value of a field of `QueuePolicy`; what is none of its type is left to the policy's own check."""
+    """Convert the value of a field of `QueuePolicy`; a value of a wrong type is left to the policy's own check."""
     default = _POLICY[name]
     if isinstance(default, bool):
         return _BOOLEANS.get(text, text)

@@ -1,1 +1,1 @@
-"""What the bundled broker adds to the command ``pyjms``, found by the entry points of ``pyjms.commands``."""
+"""The commands that the bundled broker adds to ``pyjms``, found by the entry points of ``pyjms.commands``."""

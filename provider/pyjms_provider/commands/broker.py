@@ -1,4 +1,4 @@
-"""``pyjms broker``: run the bundled broker, its log, the signals that end it, and what goes with it."""
+"""``pyjms broker``: run the bundled broker, with its log and the signals that end it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stopped_early() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end what goes on as Ctrl-C does, and the process with 0: it may wait for a store that another broker holds.
+    """Have SIGTERM and SIGHUP interrupt the block like Ctrl-C, and end the process with 0: it may wait for a store that another broker holds.
 
-    The main thread's to call. `ending_signals` within it takes its place for good.
+    Called on the main thread. `ending_signals` within it replaces its handlers for good.
     """
     # Ctrl-C has Python's own handler already, and `errors_told` its exit code.
     before = {number: signal.signal(number, _stop) for number in _ending() if number != signal.SIGINT}
@@ -55,7 +55,7 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _ending() -> tuple[int, ...]:
-    """Return what asks a broker to end: as any command, and SIGHUP, which comes when its terminal is closed, unless it is ignored, as nohup has it."""
+    """Return the signals that end a broker: those of any command, and SIGHUP, sent when its terminal is closed, unless it is ignored, as with nohup."""
     hangup: int | None = getattr(signal, "SIGHUP", None)  # which Windows does not have
     if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
         return ENDING
@@ -64,10 +64,10 @@ def _ending() -> tuple[int, ...]:
 
 @contextmanager
 def ending_signals() -> Iterator[Callable[[], int]]:
-    """Give what waits for SIGTERM, SIGHUP or Ctrl-C, and returns its number; afterwards they do nothing. The main thread's to call.
+    """Give a function that waits for SIGTERM, SIGHUP or Ctrl-C, and returns the number; afterwards they have no effect. Called on the main thread.
 
-    No former handler is restored: the broker is closed then, and a supervisor or person that signals once more
-    must not break that off, nor change the exit code of the ending process.
+    No former handler is restored: the broker is closed then, and a repeated signal from a supervisor or a user
+    must neither interrupt the close nor change the exit code.
     """
     reader, writer = socket.socketpair()
     numbers = _ending()
@@ -82,7 +82,7 @@ def ending_signals() -> Iterator[Callable[[], int]]:
 
 
 def await_free(path: Path) -> None:
-    """Return when no broker holds the configuration file, which the log says if it has to wait. Raises `StoreError`."""
+    """Wait until no broker holds the configuration file, and log the wait. Raises `StoreError`."""
     from pyjms_provider.stores.file_lock import FileLock, acquire, describe_holder
 
     lock = FileLock(f"{path.absolute()}.lock", describe_holder("that stands by"))
@@ -91,7 +91,7 @@ def await_free(path: Path) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Begins a line for each record, and none for what is in it: names that clients chose could look like lines of their own."""
+    """Formats each record as one line, and escapes line breaks in it: names chosen by clients could look like lines of their own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the record without its traceback, in one line."""
@@ -101,16 +101,16 @@ class LineFormatter(logging.Formatter):
         self,
         ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
     ) -> str:
-        """Return a traceback, whose lines are set back."""
+        """Return a traceback with indented lines."""
         return "    " + printable(super().formatException(ei)).replace("\n", "\n    ")
 
 
 _COLLECT_AFTER: Final = 10_000
-"""More objects than were let go again; Python's own figure is 700."""
+"""A collection runs after so many more allocations than deallocations of objects; Python's own figure is 700."""
 
 
 class LogFormat(Enum):
-    """How the log is written."""
+    """The format of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -259,7 +259,7 @@ def _check_users(users: Path | None, anonymous: bool) -> None:
 
 
 def _check_listeners(listen: list[str], anonymous: bool) -> None:
-    """Refuse to let in everybody where other machines reach a listener."""
+    """Refuse to let in everybody if other machines can reach a listener."""
     if not anonymous:
         return
     from pyjms_provider.transport.listener import is_reached_from_elsewhere
@@ -290,7 +290,7 @@ def _open_from_options(
 ) -> ServedBroker:
     from pyjms_provider.serving.served_broker import ServedBroker
 
-    # All URLs are read before anything is opened: a slip in the last one costs nothing.
+    # All URLs are read before anything is opened: a mistake in the last one costs nothing.
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
     with ExitStack() as undo:  # also after Ctrl-C, while a store is opened or another broker holds it
         broker = undo.enter_context(
@@ -305,7 +305,7 @@ def _open_from_options(
         top.create_child("access_control", {"name": "access", "rules": _rules(access)})
         host = {"name": name, **(store or {})}
         node = top.create_child("virtual_host_node", {"name": name, "type": "memory"})
-        # However long: it may stand by for the holder of the store, or the store be a large one.
+        # Without a time limit: it may stand by for the holder of the store, or the store may be large.
         node.configuration_thread.call(lambda: node.create_child("virtual_host", host), however_long=True)
         for each in listening:
             if each.key_store is not None:
@@ -358,7 +358,7 @@ def _open_from_file(path: Path, *, stand_by: bool, trace: bool, audit: Path | No
         except HeldStoreError as error:
             if not stand_by:
                 raise HeldStoreError(f"{error.reason}, or wait for its end with --stand-by") from error
-            # Another broker that stood by was there first.
+            # Another stand-by broker took it first.
 
 
 def _tracer() -> Any:
@@ -406,7 +406,7 @@ def _announce(broker: ServedBroker) -> None:
 
 
 def _serving_nobody(broker: ServedBroker) -> Iterator[str]:
-    """Yield what is in order, and yet can be of use to nobody, as what has lost its file: that is made anew, and empty."""
+    """Yield warnings about objects that work but serve nobody, such as one whose lost file was created again, empty."""
     from pyjms_provider.model.managed import State
 
     for node in broker.broker.children("virtual_host_node"):
@@ -430,13 +430,13 @@ def _stopped_by(managed: ManagedObject) -> str:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Have Python look for cycles of garbage less often, and not among what is there already.
+    """Have Python's garbage collector run less often, and skip the objects that exist already.
 
-    No message is part of a cycle, and a broker makes so many small objects that looking took a tenth of its time.
+    No message is part of a reference cycle, and a broker makes so many small objects that collections took a tenth of its time.
     """
     before = gc.get_threshold()
     gc.collect()
-    # Frozen objects are not looked at by later collections: the imported modules and the model stay until the end.
+    # Frozen objects are skipped by later collections: the imported modules and the model stay until the end.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)
     try:
@@ -450,7 +450,7 @@ _CODE: Final = re.compile(r"PYJMS(?:-[A-Z]+)+-\d+")
 
 
 class JsonFormatter(logging.Formatter):
-    """Set on a handler: ``handler.setFormatter(JsonFormatter())``."""
+    """Formats records as JSON; set it on a handler: ``handler.setFormatter(JsonFormatter())``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line of JSON in ASCII: `time` in UTC, `level`, `logger`, `code`, `message`, `error`."""

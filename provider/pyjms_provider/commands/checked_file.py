@@ -1,4 +1,4 @@
-"""``pyjms broker check``: what is wrong with a configuration file, all at once, with file and line."""
+"""``pyjms broker check``: all problems of a configuration file, with file and line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADER: Final = re.compile(r"^\s*\[")
 
 
 def context_of(file: Path) -> dict[str, str]:
-    """Return the variables that a broker gets with a configuration file: all that it keeps lies beside the file."""
+    """Return the variables that a broker gets with a configuration file: its working folder is that of the file."""
     return {"pyjms.work_dir": str(file.resolve().parent)}
 
 
@@ -62,7 +62,7 @@ def check(
 
 
 def _place(finding: Finding, file: Path, lines: list[str]) -> str:
-    """Return file and line: that of the attribute, if it is written there, else that of the object."""
+    """Return file and line: of the attribute, if it is written there, otherwise of the object."""
     match = _PLACE.match(finding.source)
     if match is None or match["file"] != file.name:
         return finding.source or str(file)

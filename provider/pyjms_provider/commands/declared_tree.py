@@ -87,7 +87,7 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
 
 
 def _followed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a schema refers to, or itself."""
+    """Return the schema to which a schema refers, or itself."""
     found: Mapping[str, Any] = definitions.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
     return found
 
@@ -99,13 +99,13 @@ def _within(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mappin
 
 
 def _listed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Any] | None:
-    """Return what may be in a list, where that can be told."""
+    """Return the values allowed in a list, if they are known."""
     allowed = _within(schema, definitions).get("enum")
     return None if allowed is None else list(allowed)
 
 
 def _fields(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """Return what each object of a list has, by name; None: it is no list of objects."""
+    """Return the fields of each object of a list, by name; None: it is no list of objects."""
     inner = _within(schema, definitions)
     if "properties" not in inner:
         return None
@@ -126,7 +126,7 @@ def _show_category(category: str, described: Mapping[str, Any]) -> None:
         show("It comes by itself; nobody creates it.")
     seen: dict[str, Mapping[str, Any]] = {}
     for name, kind in described["types"].items():
-        # Types of one category share most attributes; what an earlier type showed is not shown again.
+        # Types of one category share most attributes; attributes shown for an earlier type are not shown again.
         new = {one: each for one, each in kind["attributes"].items() if seen.get(one) != each}
         seen |= new
         if new:
@@ -158,7 +158,7 @@ def _attributes(title: str, declared: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _words(fields: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the names of fields with their types; what may be left out stands in brackets."""
+    """Return the names of fields with their types, optional ones in brackets."""
     return ", ".join(
         f"{name} ({each['type']})" if each["is_mandatory"] else f"[{name}] ({each['type']})"
         for name, each in fields.items()

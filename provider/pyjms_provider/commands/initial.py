@@ -1,4 +1,4 @@
-"""``pyjms broker init``: a folder with all that a broker needs, each line explained, and its first operator; and ``--listen URL``."""
+"""``pyjms broker init``: create a folder with a commented configuration and a first operator; and ``--listen URL``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Listening:
 
 
 def read_listen_url(text: str, name: str) -> Listening:
-    """Return what ``--listen`` says; `name` is that of the port. Raises `UrlError` that shows what to write."""
+    """Return the port that ``--listen`` describes; `name`: the name of the port. Raises `UrlError` that shows the syntax."""
     url = ProviderUrl.parse(text)
     known = _TRANSPORTS.get(url.scheme)
     if known is None:
@@ -212,7 +212,7 @@ def _text(name: str, stomp_port: int, http_port: int) -> str:
 
 
 def _make(file: Path, data: Path, operator: str, password: str, text: str) -> None:
-    """Write everything; the configuration last, so that what broke off is not taken for a broker."""
+    """Write all files, the configuration last, so that an interrupted call does not look like a broker."""
     from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
     from pyjms_provider.security.user_file import UserFile
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord

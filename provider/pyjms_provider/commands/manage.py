@@ -1,4 +1,4 @@
-"""``pyjms manage``: all that a broker's REST API can, as commands; what the commands know of the objects, the API says."""
+"""``pyjms manage``: a broker's REST API as commands, which know the objects only from the API's description."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def read_values(texts: Sequence[str], declared: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
-    """Return what was typed as JSON has it; `declared`: the JSON schemas by name. Ends the command if it cannot be."""
+    """Convert typed texts to JSON values; `declared`: the JSON schemas by name. Ends the command if a text is invalid."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -61,9 +61,9 @@ def _json(text: str, name: str) -> Any:
 
 
 def _convert(text: str, schema: Mapping[str, Any], resolve: Resolve, name: str) -> Any:
-    """Return a text as the schema wants it; what does not fit stays a text, which the broker may know to read."""
+    """Convert a text to the schema's type; a text that does not fit stays one, which the broker may be able to read."""
     if "anyOf" in schema:
-        # A schema that takes the text as another kind of value wins; where none does, it stays a text.
+        # A schema that accepts the text as another type wins; if none does, it stays a text.
         for each in schema["anyOf"]:
             value = _convert(text, each, resolve, name)
             if not isinstance(value, str):
@@ -91,7 +91,7 @@ _COLUMNS: Final = 6
 _GAP: Final = 2
 """Blanks between two columns."""
 _ALERTS: Final = "alert_count"
-"""Shown beside them where some object has alerts."""
+"""Shown beside them if an object has alerts."""
 _EPILOG: Final = """\b
 Examples:
     pyjms manage list http://127.0.0.1:8161 queue --user boss --filter "waiting > 100" --sort -waiting
@@ -374,7 +374,7 @@ def describe(
         _show_description(known[0])
 
 
-# Who, and what
+# Connection and addresses
 
 
 @contextmanager
@@ -388,7 +388,7 @@ def _client(url: str, user: str | None, password_file: Path | None, ca_file: Pat
         except NoAnswerError as error:
             stop(error.reason, FAILED)
         except RefusedError as error:
-            # Other refusals are told by `errors_told`, with code 2: what was asked for cannot be done.
+            # Other refusals are handled by `errors_told`, with code 2: the request cannot be done.
             if error.is_failure:
                 stop(error.reason, FAILED)
             raise
@@ -412,7 +412,7 @@ def _options(fields: str | None, *, actual: bool, **others: str | None) -> dict[
     return options | ({"actual": "true"} if actual else {})
 
 
-# For people
+# Output
 
 
 def _text(value: Any, name: str = "") -> str:
@@ -426,7 +426,7 @@ def _text(value: Any, name: str = "") -> str:
 
 
 def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: str | None) -> Table:
-    """Return a table of the fields that were asked for, or of those that tell most and find room: state, and what is measured."""
+    """Return a table of the requested fields, or of the most informative ones that fit: state, and measured values."""
     if fields is not None:
         columns = [each.strip() for each in fields.split(",") if each.strip()]
     else:
@@ -456,7 +456,7 @@ def _address(item: Mapping[str, Any]) -> str:
 
 
 def _fitting(items: list[dict[str, Any]], columns: list[str]) -> list[str]:
-    """Return so many of the columns as find room beside the address: it is what other commands are given, and stays in one piece."""
+    """Return as many columns as fit beside the address, which is the argument of other commands and must not be broken."""
     width = results().width - max(cell_len(escaped(_address(item))) for item in items)
     fitting: list[str] = []
     for name in columns:
@@ -479,7 +479,7 @@ def _show_object(found: Mapping[str, Any], described: CategoryDescription, *, as
 
 
 def _show_result(result: Any) -> None:
-    """Show what an operation returned: rows as a table, a document as it is, so that it can be written to a file."""
+    """Show the result of an operation: rows as a table, a document unchanged, so that it can be written to a file."""
     if isinstance(result, list) and result and all(isinstance(each, dict) for each in result):
         table = listing(*result[0])
         for each in result:

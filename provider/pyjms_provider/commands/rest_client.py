@@ -1,4 +1,4 @@
-"""Speaks to a broker's REST API, and knows its objects only from the description that the API gives of itself."""
+"""A client of a broker's REST API, which knows the objects only from the API's own description."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SERVER_ERROR: Final = 500
 
 
 class NoAnswerError(ProviderError):
-    """Nothing answers there, or not as a broker does."""
+    """There is no answer, or none that a broker would give."""
 
     code = "PYJMS-REST-NO-ANSWER"
 
 
 class RefusedError(ProviderError):
-    """The broker does not do it; the text is the broker's."""
+    """The broker refuses; the text is the broker's."""
 
     code = "PYJMS-REST-REFUSED"
 
@@ -42,35 +42,35 @@ class RefusedError(ProviderError):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the broker could not, rather than would not."""
+        """Whether the broker failed, rather than refused."""
         return self.status >= _SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDescription:
-    """What can be done with an object."""
+    """The description of an operation."""
 
     name: str
     summary: str
     is_long: bool
-    """Whether it can run as a job, and tell how far it is."""
+    """Whether it can run as a job, and report progress."""
     arguments: Mapping[str, Any]
-    """By name, the JSON schema of the argument."""
+    """The JSON schemas of the arguments, by name."""
     required: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryDescription:
-    """What the API says of a category."""
+    """The API's description of a category."""
 
     name: str
     names: tuple[str, ...]
-    """What the address of an object consists of."""
+    """The parts of an object's address."""
     is_changeable: bool
     attributes: Mapping[str, Any]
-    """By name, the JSON schema of what can be set."""
+    """The JSON schemas of the attributes that can be set, by name."""
     fields: Mapping[str, str]
-    """By name, what every field that is shown means."""
+    """The meaning of each field, by name."""
     operations: Mapping[str, OperationDescription] = field(default_factory=dict)
 
 
@@ -129,14 +129,14 @@ class RestClient:
         return found
 
     def page(self, category: str, names: Sequence[str], limit: int, offset: int, **options: str) -> dict[str, Any]:
-        """Return some of the objects whose addresses begin so: ``items``, and how many there are, ``total``."""
+        """Return a page of the objects whose addresses begin so: ``items``, and the number of all, ``total``."""
         items: list[Any] = []
         while True:
             step = min(limit - len(items), _PAGE) if limit else _PAGE
             chosen = {**options, "limit": str(step), "offset": str(offset + len(items))}
             found = self._ask("GET", self._path(category, names, chosen))
             items += found["items"]
-            # An empty page ends the loop although the total promises more: objects
+            # An empty page ends the loop even if the total promises more: objects
             # may be deleted while the pages are read.
             if not found["items"] or len(items) == limit or offset + len(items) >= found["total"]:
                 return {"items": items, "total": found["total"], "offset": offset}
@@ -150,7 +150,7 @@ class RestClient:
     def change(
         self, category: str, names: Sequence[str], attributes: Mapping[str, Any], *, force: bool = False
     ) -> dict[str, Any]:
-        """Change an object; None: the default again. `force`: also what its author could not undo."""
+        """Change an object; None: the default again. `force`: even a change that its caller could not undo."""
         options = {"force": "true"} if force else {}
         changed: dict[str, Any] = self._ask("PATCH", self._path(category, names, options), attributes)
         return changed
@@ -167,7 +167,7 @@ class RestClient:
         arguments: Mapping[str, Any],
         watch: Callable[[int, int | None], None],
     ) -> Any:
-        """Run an operation and return its result; `watch` hears how far a long one is. Interrupted, it ends it."""
+        """Run an operation and return its result; `watch` is called with the progress of a long one. An interrupt ends the operation."""
         path = self._path(category, (*names, operation.name))
         if not operation.is_long:
             return self._ask("POST", path, arguments)["result"]
@@ -186,7 +186,7 @@ class RestClient:
             raise RefusedError(status, str(job["error"].get("reason", "it failed")))
         return job.get("result")
 
-    # What there is
+    # Description
 
     @cached_property
     def _described(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class RestClient:
         return found
 
     def categories(self) -> Iterator[CategoryDescription]:
-        """Yield what the API says of each category."""
+        """Yield the API's description of each category."""
         schemas = self._described["components"]["schemas"]
         for path, methods in self._described["paths"].items():
             words = path.removeprefix(f"{_PREFIX}/").split("/")
@@ -213,7 +213,7 @@ class RestClient:
             )
 
     def category(self, name: str) -> CategoryDescription:
-        """Return what the API says of one category. Raises `RefusedError` for one that there is not."""
+        """Return the API's description of one category. Raises `RefusedError` if there is none of that name."""
         known = {each.name: each for each in self.categories()}
         if name not in known:
             raise RefusedError(404, f"there is no category {name!r}; there are: {', '.join(known)}")
@@ -237,7 +237,7 @@ class RestClient:
         return found
 
     def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a schema with what it refers to, at its top."""
+        """Return a schema, with a reference at its top resolved."""
         target = schema.get("$ref")
         if target is None:
             return schema
@@ -270,7 +270,7 @@ class RestClient:
             raise NoAnswerError(
                 f"nothing answers at {self._place}: {said_by_system(error)}; see whether the broker runs"
             ) from error
-        # Redirections among them: following one would send the credentials to another place.
+        # Redirections too: following one would send the credentials to another place.
         if response.status >= 300:
             raise RefusedError(response.status, self._reason(response.status, response.reason, text))
         if not text:

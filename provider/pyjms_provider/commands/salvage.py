@@ -1,4 +1,4 @@
-"""``pyjms broker salvage``: what can be read of a damaged store, into a new one."""
+"""``pyjms broker salvage``: copy the readable parts of a damaged store into a new one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def salvage(
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
         console = Console(stderr=True)
-        # A log would get an empty line where a terminal gets the progress.
+        # A log would get an empty line in place of the progress that a terminal shows.
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as screen:
             task = screen.add_task("reading", total=None)
             salvaged = save(

@@ -1,4 +1,4 @@
-"""How the broker's commands end: errors in one line that say what to do, and exit codes.
+"""How the broker's commands end: errors as one line with the remedy, and exit codes.
 
 0 done, 1 it broke off or a check failed, 2 it cannot be done as asked, 130 Ctrl-C.
 """
@@ -18,14 +18,14 @@ from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note,
 
 
 def stop(text: str, code: int = CANNOT_BE_USED) -> NoReturn:
-    """Say why it ends here."""
+    """Print the reason, and end the process."""
     note(text, style="red")
     raise typer.Exit(code)
 
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Tell what cannot be used in one line, and end with a code."""
+    """Print an error of the environment or the input as one line, and end with its exit code."""
     try:
         yield
     # The commands import what they need late, so a missing package shows here.
@@ -42,7 +42,7 @@ def errors_told() -> Iterator[None]:
 
 
 def show(what: Any) -> None:
-    """Print a table, or a text with markup, for people."""
+    """Print a table, or a text with markup."""
     results().print(what, soft_wrap=isinstance(what, str))
 
 

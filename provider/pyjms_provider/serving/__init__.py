@@ -1,1 +1,1 @@
-"""A broker that is served: the model, the network and the protocols put together. Nothing else knows all three."""
+"""A served broker: the model, the network and the protocols put together. No other package knows all three."""

@@ -1,4 +1,4 @@
-"""The virtual hosts of a broker as those that STOMP clients can connect to, and the log of a port that lets in everybody."""
+"""The virtual hosts of a broker to which STOMP clients can connect, and the log of a port that lets in everybody."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def log_who_comes_in(port: Port) -> None:
-    """Log that a port lets in everybody, if it does; a warning if other machines reach it."""
+    """Log that a port lets in everybody, if it does; as a warning if other machines can reach it."""
     if not port.lets_in_everybody:
         return
     if is_reached_from_elsewhere(port.chosen.host):
@@ -54,7 +54,7 @@ class EmbeddedHost:
     """Implements `ServedHost`."""
 
     def __init__(self, broker: EmbeddedBroker, access: AccessPolicy, port: UUID | None = None) -> None:
-        """`port`: the id of the port by which clients come; None: by none that is managed."""
+        """`port`: the id of the port of the clients; None: no managed port."""
         self._broker = broker
         self._access = access
         self._port = port
@@ -66,7 +66,7 @@ class EmbeddedHost:
 
     @property
     def access(self) -> AccessPolicy:
-        """Who may do what here."""
+        """The access policy of the host."""
         return self._access
 
     @property
@@ -75,7 +75,7 @@ class EmbeddedHost:
         return self._broker.virtual_host.storage is not None
 
     def waits_briefly(self, envelope: Envelope | None) -> bool:
-        """Say whether what is done with a message, or settling and committing (None), waits for a local disk at most."""
+        """Return whether a send, or a settlement or commit (`envelope` None), waits for a local disk at most."""
         host = self._broker.virtual_host
         if host.storage is None or not host.storage.journal.is_local or host.store.is_pressed:
             return False
@@ -86,7 +86,7 @@ class EmbeddedHost:
         return queue is not None and not (queue.needs_admission and queue.policy.overflow is Overflow.BLOCK)
 
     def may_lack_room(self, address: Address) -> bool:
-        """Say whether a send there may have to wait until others have made room, now or in a moment."""
+        """Return whether a send to that address may have to wait for free capacity, now or in a moment."""
         if address.temporary or address.kind is AddressKind.TOPIC:
             return False
         queue = self._broker.virtual_host.find_queue(address.name)
@@ -94,7 +94,7 @@ class EmbeddedHost:
         return queue is None or (queue.policy.is_limited and queue.policy.overflow is Overflow.BLOCK)
 
     def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
-        """Send messages of several sessions; those of queues with nothing special to them are one write."""
+        """Send messages of several sessions; those for queues without special features are one write."""
         errors: list[ProviderError | None] = [None] * len(sendings)
         shared: list[tuple[int, Queue, Envelope, ConnectionId]] = []
         host = self._broker.virtual_host
@@ -118,7 +118,7 @@ class EmbeddedHost:
         return errors
 
     def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
-        """Send a message, and wait for no room. Raises `QueueFullError` where there is none."""
+        """Send a message without waiting for capacity. Raises `QueueFullError` if the queue is full."""
         assert isinstance(session, VmSession), "it is of a connection of this host"
         session.send_at_once(envelope)
 
@@ -137,23 +137,23 @@ class EmbeddedHost:
         return connection
 
     def hand_over(self, consumer: ProviderConsumer, taker: DirectConsumer) -> None:
-        """Have messages for `consumer` handed to `taker` where they come in, as long as it says so."""
+        """Deliver messages for `consumer` directly to `taker` when they arrive, as long as the taker accepts them."""
         if isinstance(consumer, VmConsumer):
             consumer.hand_over_to(taker)
 
     def has(self, address: Address) -> bool:
-        """Say whether there is such a destination."""
+        """Return whether there is such a destination."""
         return self._broker.virtual_host.has_destination(address)
 
     def origin_of(self, envelope: Envelope) -> Address | None:
-        """Return where an operator's replay would return a message to; None: nowhere."""
+        """Return the address to which an operator's replay would return a message; None: nowhere."""
         if DEAD_DESTINATION not in envelope.properties:
             return None
         origin = origin_of(envelope.properties)
         return None if origin is None or origin[0].temporary else origin[0]
 
     def owner_of(self, address: Address) -> ConnectionId | str:
-        """Return who made a temporary destination; "": nobody that is still here."""
+        """Return the owner of a temporary destination; "": none that is still connected."""
         return self._broker.virtual_host.temporaries.owner_of(address) or ""
 
 
@@ -167,16 +167,16 @@ def _all_hosts(root: ManagedObject) -> list[VirtualHost]:
 
 
 def check_hosts(port: Port) -> None:
-    """Raise `WrongStateError` if all virtual hosts that there are have failed: clients of failover would come here, and find nothing."""
+    """Raise `WrongStateError` if there are virtual hosts and all have failed: failover clients would connect here, and find nothing."""
     hosts = _all_hosts(port.root)
-    # A port without any virtual host may open: the first one may be created while it is there.
+    # A port without any virtual host may open: the first one may be created while it is open.
     if hosts and all(each.state is State.ERRORED for each in hosts):
         failed = "; ".join(f"{each.path} is in error" for each in hosts)
         raise WrongStateError(f"{failed}, so {port.path} would serve nobody; start that first, and then the port")
 
 
 class HostFailures(ConfigurationChangeListener):
-    """Closes ports of clients when the last virtual host behind them has failed: it has lost its store to another broker, say."""
+    """Closes ports of clients when the last virtual host behind them has failed, for example as another broker has taken its store."""
 
     def __init__(self, root: ManagedObject) -> None:
         root.add_listener(self, below=True)
@@ -210,14 +210,14 @@ class ManagedHosts:
         self._synthetic = synthetic
 
     def find(self, name: str) -> ServedHost | None:
-        """Return the virtual host of that name; if there is none, the default one, or the only one. None if that does not run.
+        """Return the virtual host of that name, otherwise the default one, or the only one. None if that does not run.
 
-        Clients of other brokers name in `host` the machine that they connect to: that must not keep them out. But who belongs to a
-        host that does not run just now is not to be led to another one.
+        Clients of other brokers put the machine's name into `host`: that must not be an error. But a client of a host that does
+        not run just now must not be connected to another host.
         """
         if self._synthetic is not None and name == self._synthetic.name:
             return EmbeddedHost(self._synthetic, self._port.access(), self._port.id)
-        # Read for each connection: virtual hosts come and go while the port is open.
+        # Read for each connection: virtual hosts are created and deleted while the port is open.
         hosts = {each.name: each for each in _all_hosts(self._port.root)}
         found = hosts.get(name) or hosts.get(self._default)
         if found is None and len(hosts) == 1 and not self._default:
@@ -226,6 +226,6 @@ class ManagedHosts:
             return None
         try:
             return EmbeddedHost(found.embedded, self._port.access(), self._port.id)
-        # The host was stopped between the look and this call.
+        # The host was stopped between the look-up and this call.
         except WrongStateError:
             return None

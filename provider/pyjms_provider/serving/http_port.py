@@ -51,15 +51,15 @@ _PORTION: Final = 65_536
 
 
 class InPortions:
-    """Sends answers in portions, each when the client has taken most of those before: whole, one would be in the buffers of the
-    connection twice over, where nobody sees whether anything of it is read.
+    """Sends answers in portions, each when the client has read most of those before: a whole answer would be in the buffers of the
+    connection twice, and a client that reads nothing could not be detected.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the request answered."""
+        """Pass the request on to the application."""
 
         async def send_portions(message: Message) -> None:
             body = message.get("body", b"") if message["type"] == "http.response.body" else b""
@@ -74,7 +74,7 @@ class InPortions:
 
 
 class _RareLog(logging.Logger):
-    """What uvicorn says of the connections of one port: what strangers can cause is written once in five seconds. Errors are ours, and all written."""
+    """The log of uvicorn for the connections of one port: messages that strangers can cause are written once in five seconds, errors of the broker always."""
 
     def __init__(self) -> None:
         super().__init__(_log.name)
@@ -83,12 +83,12 @@ class _RareLog(logging.Logger):
         self._rare = RareLines()
 
     def isEnabledFor(self, level: int) -> bool:
-        """Return what the log of the package says now: this logger is not told when that changes."""
+        """Return the present setting of the package's log: this logger is not notified of changes."""
         return _log.isEnabledFor(level)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is to be written. On the event loop."""
-        # uvicorn tells as warnings what a client has caused; errors are the broker's own.
+        # uvicorn logs problems caused by clients as warnings; errors are the broker's own.
         if record.levelno != logging.WARNING:
             return True
         missed = self._rare.missed(record.msg, self._clock.monotonic_ms())
@@ -99,36 +99,36 @@ class _RareLog(logging.Logger):
 
 
 class LimitedConfig(uvicorn.Config):
-    """What the connections of one port have in common."""
+    """The settings shared by the connections of one port."""
 
     def __init__(self, app: Any, listener: ListenerSettings, **options: Any) -> None:
         most = listener.max_connections
-        # Connections are limited by `HttpConnection`; uvicorn limits requests, whose clients may have gone, and refuses at the limit.
+        # Connections are limited by `HttpConnection`; uvicorn's limit counts requests, even of clients that are gone, and refuses at the limit.
         limit = None if most is None else most + 1
         super().__init__(InPortions(app), http=HttpConnection, limit_concurrency=limit, **options)
         self.listener = listener
         self.per_address: Counter[str] = Counter()
-        """How many connections each address has; on the event loop."""
+        """The number of connections of each address; on the event loop."""
         self.address = ""
-        """Where it listens, once that is known."""
+        """The address of the port, once it is known."""
         self.reports = RareReports(SystemClock())
         self.log = _RareLog()
 
 
 class HttpConnection(H11Protocol):
-    """Hangs up on who comes too often, takes longer for a whole request than for a log-in, or leaves an answer unread."""
+    """Closes connections of addresses with too many, of clients that take longer for a request than for a log-in, or that do not read an answer."""
 
     _address: str | None = None
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Count the connection, and hang up at once if there are too many."""
+        """Count the connection, and close it at once if there are too many."""
         self.logger = self._limited.log
         super().connection_made(transport)
         config = self._limited
         self._address = address = "" if self.client is None else self.client[0]
-        # Counted before the question: the limits include the newest connection.
+        # Counted before the check: the limits include the newest connection.
         config.per_address[address] += 1
         refusal = self._refusal(address)
         if refusal is not None:
@@ -140,7 +140,7 @@ class HttpConnection(H11Protocol):
         self._await_request()
 
     def _refusal(self, address: str) -> Report | None:
-        """Return why the newest connection is hung up on; None: it is not."""
+        """Return why the newest connection is closed; None: it is not."""
         config = self._limited
         found = self.transport.get_extra_info("socket")
         # The last files that the process may open are for its stores:
@@ -155,7 +155,7 @@ class HttpConnection(H11Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from the counts."""
         self._stop_waiting()
         self._note_read()
         if self._address is not None:
@@ -166,7 +166,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Wait on if that was not the rest of a request."""
+        """Keep the deadline for the request unless it is complete."""
         super().data_received(data)
         # IDLE: the head is not complete. SEND_BODY: a part of the body is missing.
         if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
@@ -175,46 +175,46 @@ class HttpConnection(H11Protocol):
             self._stop_waiting()
 
     def pause_writing(self) -> None:
-        """Wait for the client to read."""
+        """Set a deadline for the client to read."""
         super().pause_writing()
         self._await_reading()
 
     def resume_writing(self) -> None:
-        """Go on: the client has read most of what was sent."""
+        """Continue: the client has read most of the data."""
         self._note_read()
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the rest of the answer to be read if there will be none."""
+        """Wait for the next request, or, if there will be none, until the rest of the answer is read."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._await_reading()
 
     def send_400_response(self, msg: str) -> None:
-        """Say so to who breaks the rules of HTTP, if no answer has begun, and hang up. Who works on that request is to say nothing more."""
+        """Answer a violation of HTTP, if no answer has begun, and close the connection. The handler of the request must send nothing more."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             super().send_400_response(msg)
         else:
             self.transport.close()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            # The handler finds the client gone: what it still sends would be an
+            # The handler sees the client as disconnected: data that it still sends would be an
             # error in h11, and a traceback in the log.
             cycle.disconnected = True
             cycle.message_event.set()
         self._await_reading()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Tell of it, and not of what uvicorn would need."""
+        """Log the attempt, without uvicorn's hint about missing packages."""
         self.logger.warning("a client asked for another protocol, and is answered in this one")
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close, once the last answer is read: the transport would wait for that for ever."""
+        """Close once the last answer is read, with a deadline: the transport alone would wait for ever."""
         super().timeout_keep_alive_handler()
         self._await_reading()
 
     def shutdown(self) -> None:
-        """The same, as the port closes."""
+        """Close likewise, as the port closes."""
         super().shutdown()
         if self.transport.is_closing():
             self._await_reading()
@@ -225,7 +225,7 @@ class HttpConnection(H11Protocol):
         return self.config
 
     def _await_request(self) -> None:
-        # A deadline that runs is not moved: a client that sends a byte now and then gets no more time by it.
+        # A running deadline is not moved: a client that sends a byte now and then gains no time by it.
         if self._deadline is None:
             wait_s = self._limited.listener.login_timeout_ms / 1000
             self._deadline = self.loop.call_later(wait_s, self.transport.abort)
@@ -252,7 +252,7 @@ _GRACE_S: Final = 2
 
 
 class _Server(uvicorn.Server):
-    """Tells when it has started and when it listens no more, limits handshakes, and leaves signals to the command."""
+    """Reports its start and the end of listening, limits handshakes, and leaves signals to the command."""
 
     def __init__(self, config: LimitedConfig) -> None:
         super().__init__(config)
@@ -263,7 +263,7 @@ class _Server(uvicorn.Server):
         forget_in_children(self)
 
     def forget(self) -> None:
-        """Let go of the port and its connections, in a child of this process."""
+        """Release the port and its connections, in a forked child."""
         for each in self._sockets:
             let_go(each.fileno())
         for connection in self.server_state.connections:
@@ -276,7 +276,7 @@ class _Server(uvicorn.Server):
             await super().startup([])  # which would give a handshake of TLS a minute
             await self._listen(sockets or [])
         except (Exception, CancelledError) as error:
-            # False where `_await_start` has given up: then nobody waits for the error.
+            # False where `_await_start` has timed out: then no caller waits for the error.
             if self.ready.set_running_or_notify_cancel():
                 self.ready.set_exception(error)
             raise
@@ -287,11 +287,11 @@ class _Server(uvicorn.Server):
             self.should_exit = True
 
     async def reload(self, context: SSLContext) -> None:
-        """Accept with another certificate from now on; connections that are open stay.
+        """Accept with another certificate from now on; open connections stay.
 
-        A server of asyncio keeps its own, so another one takes over the socket, in which clients wait meanwhile.
+        A server of asyncio keeps its TLS context, so another one takes over the socket, in which clients wait meanwhile.
         """
-        # Copies: closing the servers below closes the sockets that they have.
+        # Copies: closing the servers below closes their own sockets.
         sockets = [each.dup() for each in self._sockets]
         before, self.servers = self.servers, []
         self._limited.ssl = context
@@ -314,7 +314,7 @@ class _Server(uvicorn.Server):
         return HttpConnection(self._limited, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Listen no more, and then wait for the requests that are being answered."""
+        """Stop listening, and then wait for the requests that are being answered."""
         self._close_door(sockets)
         self.silent.set_result(None)
         await super().shutdown(sockets)
@@ -327,7 +327,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the process's signals alone."""
+        """Do not install signal handlers."""
         yield
 
 
@@ -335,7 +335,7 @@ class HttpListeningPort:
     """Implements `OpenPort` with a uvicorn server on the broker's event loop."""
 
     def __init__(self, network: NetworkService, settings: ListenerSettings, app: Starlette) -> None:
-        """Raises `ListenerSettingsError` if a file cannot be used, `ResourceError` if it cannot listen: then nothing does."""
+        """Raises `ListenerSettingsError` if a file cannot be used, `ResourceError` if it cannot listen: then nothing is left open."""
         context = None if settings.tls is None else make_context(settings.tls, ListenerKind.TCP)
         config = LimitedConfig(
             app,
@@ -382,25 +382,25 @@ class HttpListeningPort:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it listens."""
+        """Its addresses, as URLs."""
         return (self._address,)
 
     @property
     def connections(self) -> int:
-        """How many connections it has."""
+        """The number of open connections."""
         return len(self._server.server_state.connections)
 
     def reload_certificates(self, tls: TlsSettings) -> None:
-        """Show what `tls` names to who connects from now on. Raises `ListenerSettingsError`: then nothing changes."""
+        """Use the certificates that `tls` names for connections from now on. Raises `ListenerSettingsError`: then nothing changes."""
         if self._config.ssl is None:
             raise ListenerSettingsError(f"{self._address} was opened without TLS; restart the port")
         self._network.run(self._server.reload(make_context(tls, ListenerKind.TCP))).result(_START_S)
         _log.info("PYJMS-HTTP-4 other certificates from now on: %s", self._address)
 
     def close(self, *, lingers: bool = False) -> None:
-        """Listen no more; requests that are being answered have a moment to end.
+        """Stop listening; requests that are being answered have a moment to end.
 
-        `lingers`: do not wait for them, as one of them may be what asks for this.
+        `lingers`: do not wait for them, as one of them may have caused the close.
         """
         self._server.should_exit = True
         futures = (self._server.silent, self._ended) if lingers else (self._ended,)
@@ -415,7 +415,7 @@ def http_opener(
     management: Callable[[HttpPort], ManagementService],
     routes: Callable[[HttpPort], list[Route]],
 ) -> Callable[[ManagedObject], HttpListeningPort]:
-    """Return what opens an `HttpPort` on that network; `routes`: what it serves besides REST."""
+    """Return the opener of an `HttpPort` on that network; `routes`: what the port serves besides REST."""
 
     def opener(port: ManagedObject) -> HttpListeningPort:
         assert isinstance(port, HttpPort)

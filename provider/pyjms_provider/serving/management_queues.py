@@ -1,7 +1,7 @@
-"""Management by messages: a queue ``$management`` that takes requests as JSON and answers where they say (Broker-J, "AMQP management").
+"""Management by messages: a queue ``$management`` that takes requests as JSON and sends answers to their reply addresses (Broker-J, "AMQP management").
 
 The caller is the user who sent the message: the broker knows the connection of each message, and nothing in a message can claim
-otherwise. A request whose connection has gone meanwhile is refused. Each is acknowledged before it is done, so that
+otherwise. A request whose connection is closed by then is refused. Each is acknowledged before it is executed, so that
 nothing is done twice.
 """
 
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
 MANAGEMENT: Final = "$management"
-"""The queue, and the virtual host whose queue of that name is about the whole broker."""
+"""The queue, and the virtual host whose queue of that name manages the whole broker."""
 STATUS: Final = "pyjms_status"
-"""The property of an answer that has its status, as REST has it."""
+"""The property of an answer that holds its status, with the codes of REST."""
 _ADDRESS: Final = Address(AddressKind.QUEUE, MANAGEMENT)
 _LONGEST: Final = 4 * 2**20
 _ANSWER_LIVES_MS: Final = 60_000
 _PAUSE_S: Final = 1.0
-"""After a failure, which may be one of the store: it is not asked again as fast as it can refuse."""
+"""After a failure, perhaps of the store: retrying at once would load it needlessly."""
 _SHOWN: Final = 300
 _log = logging.getLogger(__name__)
 
 
 def _shown(text: object) -> str:
-    """Return a text that a client chose as a line of the log has it: on one line, and not for ever."""
+    """Return a text chosen by a client for a line of the log: on one line, and cut."""
     return " ".join(printable(str(text)).split())[:_SHOWN]
 
 
 class _Everything(AccessPolicy):
-    """The access policy for clients in this process: they could do all of it by plain calls."""
+    """The access policy for clients in this process, which could do everything by plain calls."""
 
     def check(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
@@ -76,7 +76,7 @@ class MessageService:
     """Serves one virtual host's queue, on a thread of its own, until `close` or the host's end."""
 
     def __init__(self, management: ManagementService, broker: EmbeddedBroker, scope: tuple[str, ...] = ()) -> None:
-        """`broker`: the running virtual host; `scope`: its names, which names are relative to; none: the whole broker.
+        """`broker`: the running virtual host; `scope`: its names, to which names are relative; empty: the whole broker.
 
         Raises `ClosedError` when the host has ended.
         """
@@ -94,12 +94,12 @@ class MessageService:
         self._thread.start()
 
     def on_exception(self, error: ProviderError) -> None:
-        """Hear that the host has ended."""
+        """Handle the end of the host."""
         self._closed = True
         self._signal.set()
 
     def close(self) -> None:
-        """Take no more requests; one that is being done is finished. May be repeated."""
+        """Accept no more requests; one in progress is completed. May be repeated."""
         self._closed = True
         self._signal.set()
         self._thread.join(10.0)
@@ -124,14 +124,14 @@ class MessageService:
         except ClosedError:
             raise
         except Exception:
-            # What could not be acknowledged stays held: later, its sender would not count on it any more.
+            # A request without an acknowledgement stays held: if it were done later, its sender would no longer expect it.
             _log.exception("PYJMS-MANAGE-4 a request to %s could not be taken, and is not done", self._broker.name)
             self._signal.wait(_PAUSE_S)
 
     def _serve(self, delivery: Delivery) -> None:
         assert isinstance(delivery.tag, QueueEntry), "what consumers get is in a queue"
         request = delivery.envelope
-        # Before it is done: after a failure in between, a change is lost and its sender may repeat it, but is never made twice.
+        # Before it is executed: after a failure in between, a change is lost and its sender may repeat it, but is never made twice.
         self._session.acknowledge([delivery])
         try:
             caller, origin = self._caller(delivery.tag.reference.origin)
@@ -156,12 +156,12 @@ class MessageService:
             _log.exception("PYJMS-MANAGE-3 an answer to %s could not be sent", _shown(request.reply_to))
 
     def _caller(self, origin: ConnectionId | None) -> tuple[Caller, ConnectionId]:
-        """Return who sent a message, and by which connection. Raises `AccessDeniedError` when that cannot be told any more."""
-        # The broker itself knows by which connection a message came: nothing in the message is asked.
+        """Return the sender of a message, and its connection. Raises `AccessDeniedError` when that is no longer known."""
+        # The broker itself knows the connection of a message: nothing in the message is trusted.
         client = None if origin is None else self._broker.clients().get(origin)
         if origin is None or client is None:
             raise AccessDeniedError("its sender's connection has closed, so nobody knows who asks")
-        # A client in this process could make every change by plain calls, so that no log-in is asked for.
+        # A client in this process could make every change by plain calls, so no log-in is required.
         if client.principal is None and client.protocol == "vm":
             return Caller(principal=_IN_PROCESS, access=_EVERYTHING), origin
         if client.principal is None or client.access is None:
@@ -179,15 +179,15 @@ class MessageService:
         return MessageRequest(self._management, caller, self._scope, read_json(text)).run()
 
     def _answer(self, caller: Caller, origin: ConnectionId, request: Envelope, answer: dict[str, Any]) -> None:
-        """Send an answer, where the sender of the request might send it by the same connection. Raises `ProviderError`.
+        """Send an answer, with the rights of the request's sender and connection. Raises `ProviderError`.
 
-        It waits for no room in a full queue: everybody's requests would wait with it.
+        It does not wait for capacity in a full queue: all other requests would wait with it.
         """
         where = request.reply_to
         # An answer to this queue itself would be taken for a request, and be answered again, for ever.
         if where is None or where == _ADDRESS:
             return
-        # An answer lives for a minute: a sender that has gone must not leave its answers in a queue for ever.
+        # An answer lives for a minute: the answers to a sender that is gone must not stay in a queue for ever.
         now_ms = self._broker.clock.time_ms()
         envelope = Envelope(
             destination=where,
@@ -203,32 +203,32 @@ class MessageService:
             body_kind=BodyKind.TEXT,
             body=json.dumps(answer),
         )
-        # With the permissions of the sender: by the reply address, a request must not write where its sender may not.
+        # With the rights of the sender: a request must not make the broker write to a reply address where its sender may not.
         Guard(caller.principal, EmbeddedHost(self._broker, caller.access), origin).send(envelope)
         self._broker.virtual_host.route(envelope, self._connection.connection_id, None)
 
 
 WANTED: Final = "pyjms.management.queue"
-"""The context variable that is ``true`` where a virtual host is to have a management queue."""
+"""The context variable that is ``true`` where a virtual host has a management queue."""
 
 
 class ManagementQueues(ConfigurationChangeListener):
-    """Follows the virtual hosts as they come and go. A service ends by itself with its host."""
+    """Follows the virtual hosts that start and stop. A service ends by itself with its host."""
 
     def __init__(self, management: ManagementService, synthetic: EmbeddedBroker) -> None:
-        """`synthetic`: the running host ``$management``, whose queue is about the whole broker."""
+        """`synthetic`: the running host ``$management``, whose queue manages the whole broker."""
         self._management = management
         self._synthetic = synthetic
         self._lock = Lock()
         self._services: dict[UUID, MessageService] = {}
         self._whole = MessageService(management, synthetic)
         management.system.add_listener(self, below=True)
-        # After the listener is added: a host that starts in between is served once more, and not never.
+        # After the listener is added: a host that starts in between is served.
         for host in running_hosts(management.system):
             self._serve(host)
 
     def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
-        """Serve a virtual host that begins to run, and forget one that runs no more: its service ends by itself."""
+        """Serve a virtual host that begins to run, and forget one that has stopped: its service ends by itself."""
         if not isinstance(managed, VirtualHost):
             return
         if new is State.ACTIVE:
@@ -247,12 +247,12 @@ class ManagementQueues(ConfigurationChangeListener):
         with self._lock:
             before = self._services.pop(host.id, None)
             self._services[host.id] = service
-        # Without the lock: the service may be in the middle of a request, and is waited for.
+        # Without the lock: the service may be in the middle of a request, which is waited for.
         if before is not None:
             before.close()
 
     def close(self) -> None:
-        """Take no more requests, and end the host ``$management``."""
+        """Accept no more requests, and end the host ``$management``."""
         with self._lock:
             services = [*self._services.values(), self._whole]
             self._services = {}
@@ -281,24 +281,24 @@ _TYPES: Final[Mapping[str, tuple[type, str]]] = {
 
 
 class MessageRequest:
-    """One request. All calls raise what the management raises, and `BadRequestError`."""
+    """One request. All calls raise the errors of the management service, and `BadRequestError`."""
 
     def __init__(self, management: ManagementService, caller: Caller, scope: tuple[str, ...], data: Any) -> None:
-        """`scope`: the names of the virtual host that names are relative to; none: the broker."""
+        """`scope`: the names of the virtual host to which names are relative; empty: the broker."""
         self._management = management
         self._caller = caller
         self._scope = scope
         self._data = _checked(data)
 
     def run(self) -> Any:
-        """Do what is asked for, and return the result as JSON has it."""
+        """Execute the request, and return the result as JSON."""
         action = str(self._data.get("action", ""))
         if action not in ACTIONS:
             raise BadRequestError(f"there is no action {action[:40]!r}; there are: {', '.join(ACTIONS)}")
         return ACTIONS[action](self)
 
     def discover(self) -> Any:
-        """Return the categories that can be asked about, as data."""
+        """Return the available categories, as data."""
         model = describe_model()
         model["categories"] = [each for each in model["categories"] if self._is_here(each["category"])]
         return model
@@ -343,7 +343,7 @@ class MessageRequest:
         self._management.delete(self._caller, self._object())
 
     def invoke(self) -> Any:
-        """Ask an object for one of its operations."""
+        """Run an operation of an object."""
         name, arguments = self._data.get("operation", ""), self._data.get("arguments", {})
         return self._management.invoke(self._caller, self._object(), name, arguments)
 
@@ -373,7 +373,7 @@ class MessageRequest:
         except ValueError:
             raise BadRequestError("id is no UUID") from None
         found = self._management.find_by_id(self._caller, category, object_id)
-        # Ids are those of the whole broker, and this queue is about one virtual host.
+        # Ids are those of the whole broker, and this queue manages one virtual host.
         if found.names[: len(self._scope)] != self._scope:
             raise UnknownObjectError(f"there is no {category} with the id {object_id} here")
         return found
@@ -388,7 +388,7 @@ ACTIONS: Final[Mapping[str, Callable[[MessageRequest], Any]]] = {
     "delete": MessageRequest.delete,
     "invoke": MessageRequest.invoke,
 }
-"""What can be asked for."""
+"""The supported requests."""
 
 
 def _checked(data: Any) -> dict[str, Any]:

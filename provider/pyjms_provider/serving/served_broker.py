@@ -1,7 +1,7 @@
 """A broker with its network: opened from a configuration, closed in order.
 
-When a user is changed or deleted, the user's log-ins at the console and connections of clients end at once. What other programs
-change in the file of users counts for new log-ins alone, as nobody tells the broker of it.
+When a user is changed or deleted, the user's log-ins at the console and connections of clients end at once. Changes that other
+programs make to the user file apply to new log-ins only, as the broker is not notified of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CATEGORY = "user"
 
 
 class UserWatch(ConfigurationChangeListener):
-    """Hears of all users of a broker."""
+    """Listens to all users of a broker."""
 
     def __init__(self, management: Callable[[ManagedObject], ManagementService], synthetic: EmbeddedBroker) -> None:
         """`synthetic`: a virtual host that is not in the tree."""
@@ -76,7 +76,7 @@ def _running(provider: ManagedObject) -> Iterator[EmbeddedBroker]:
 
 
 class _ManagementServices:
-    """The one management of a broker, made when the first port wants it."""
+    """The one management service of a broker, made for the first port that needs it."""
 
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
@@ -84,7 +84,7 @@ class _ManagementServices:
         self._management: ManagementService | None = None
 
     def of(self, port: ManagedObject) -> ManagementService:
-        """Return the management of the broker that a port belongs to."""
+        """Return the management service of a port's broker."""
         root = port.root
         assert isinstance(root, SystemConfig)
         with self._lock:
@@ -95,14 +95,14 @@ class _ManagementServices:
             return self._management
 
     def close(self) -> None:
-        """End what still runs."""
+        """End all running jobs."""
         if self._management is not None:
             self._management.close()
         self._audit.close()
 
 
 class ServedBroker:
-    """Runs from `open` to `close`; a context manager closes it."""
+    """A broker that runs from `open` to `close`; a context manager closes it."""
 
     def __init__(
         self, system: SystemConfig, network: NetworkService, services: _ManagementServices, queues: ManagementQueues
@@ -112,7 +112,7 @@ class ServedBroker:
         self._services = services
         self._queues = queues
         self._is_parents = False
-        """Whether another process runs it, which has forked this one."""
+        """Whether it belongs to the parent process, from which this one was forked."""
         forget_in_children(self)
 
     @classmethod
@@ -127,10 +127,10 @@ class ServedBroker:
         trace: Trace | None = None,
         audit_file: Path | None = None,
     ) -> Self:
-        """Open what `store` keeps (None: an empty broker that keeps nothing) and all its ports.
+        """Open the objects in `store` (None: an empty broker that stores nothing) and all its ports.
 
-        What is wrong with single objects is told by them: they are ERRORED. Raises `StoreError` when the configuration
-        cannot be read, and `OSError` when there can be no `audit_file`.
+        Faulty single objects are ERRORED. Raises `StoreError` when the configuration cannot be read, and `OSError` when
+        `audit_file` cannot be opened.
         """
         clock = clock or SystemClock()
         audit = AuditLog(clock, path=audit_file)
@@ -155,7 +155,7 @@ class ServedBroker:
             HostFailures(system.broker)
             system.broker.add_listener(UserWatch(services.of, synthetic), below=True)
             opened = cls(system, network, services, ManagementQueues(services.of(system), synthetic))
-            # From here on `close` ends all this; `undo` was for an opening that fails half way.
+            # From here on `close` ends all this; `undo` serves only an opening that fails half way.
             undo.pop_all()
         return opened
 
@@ -165,14 +165,14 @@ class ServedBroker:
         return self.system.broker
 
     def addresses(self) -> list[str]:
-        """Return where the broker listens, as URLs, port by port."""
+        """Return the addresses of the broker as URLs, port by port."""
         ports = [
             port for port in self.broker.children("port") if isinstance(port, Port)
         ]  # not of a kind that is unknown
         return [address for port in ports for address in port.addresses]
 
     def objects_in(self, state: State) -> list[ManagedObject]:
-        """Return the objects in a state, the first in the tree first; those that are ERRORED know why."""
+        """Return the objects in a state, in the order of the tree; ERRORED ones hold the reason."""
         found: list[ManagedObject] = []
         waiting: list[ManagedObject] = [self.broker]
         while waiting:
@@ -205,7 +205,7 @@ class ServedBroker:
 
 
 def _http_opener(network: NetworkService, services: _ManagementServices) -> PortOpener:
-    """Return what opens ports for operators. What serves HTTP is imported by the first one: a broker may have none."""
+    """Return the opener of ports for operators. The first one imports the modules that serve HTTP: a broker may have none."""
 
     def opener(port: ManagedObject) -> OpenPort:
         from pyjms_provider.management.console.pages import console_routes

@@ -49,9 +49,9 @@ _STEPS: Final[tuple[Traced, ...]] = (
 
 @contextmanager
 def tracing_steps(tell: Callable[[str, object], None]) -> Iterator[None]:
-    """Tell `tell` of each step, and who takes it, until the block ends: of connections that begin meanwhile.
+    """Call `tell` with each step and the object that takes it, until the block ends; only for connections that begin meanwhile.
 
-    `tell` is called on the thread that takes the step, before it is taken. Not to be nested.
+    `tell` runs on the thread of the step, before the step. Not to be nested.
     """
     with tracing(lambda step, who: tell(step.value, who), _STEPS):
         yield

@@ -32,20 +32,20 @@ class ListeningPort:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it listens."""
+        """Its addresses, as URLs."""
         return self.listener.urls
 
     @property
     def connections(self) -> int:
-        """How many connections it has."""
+        """The number of open connections."""
         return self.listener.connection_count
 
     def reload_certificates(self, tls: TlsSettings) -> None:
-        """Show what `tls` names to who connects from now on. Raises `ListenerSettingsError`: then nothing changes."""
+        """Use the certificates that `tls` names for connections from now on. Raises `ListenerSettingsError`: then nothing changes."""
         self.listener.reload_tls(tls)
 
     def close(self, *, lingers: bool = False) -> None:
-        """Listen no more, and end its connections."""
+        """Stop listening, and end its connections."""
         self.listener.close()
 
 
@@ -54,14 +54,14 @@ def stomp_opener(
     synthetic: EmbeddedBroker | None = None,
     management: Callable[[ManagedObject], ManagementService] | None = None,
 ) -> Callable[[ManagedObject], ListeningPort]:
-    """Return what opens a `StompPort` on that network.
+    """Return the opener of a `StompPort` on that network.
 
-    `synthetic`: a virtual host that is not in the tree; `management`: has log-ins audited.
+    `synthetic`: a virtual host that is not in the tree; `management`: audits log-ins.
     """
 
     def opener(port: ManagedObject) -> ListeningPort:
         assert isinstance(port, StompPort)
-        # Before anything listens: a client of failover would come to a port that has nothing to offer.
+        # Before listening: a failover client would connect to a port without a running host.
         check_hosts(port)
 
         def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
@@ -91,5 +91,5 @@ def stomp_opener(
 
 
 def _name_in(shown: Credentials | None) -> str:
-    """Return the user name that was offered; "" where the credentials have none."""
+    """Return the user name in the credentials; "" where they have none."""
     return shown.user_name if isinstance(shown, PasswordCredentials) else ""

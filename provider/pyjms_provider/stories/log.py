@@ -1,4 +1,4 @@
-"""The story log of one broker: a thread fetches what was told, and writes it down; who sends and receives never waits for it."""
+"""The story log of one broker: a thread takes events from a buffer and writes them; senders and receivers never wait for it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST: Final = 50_000
-"""So many steps wait in memory at most: some 15 MB."""
+"""The most steps that wait in memory: some 15 MB."""
 _PAUSE_MS: Final = 250
-"""So long steps are gathered before they are written."""
+"""The time for which steps are gathered before they are written."""
 _CHUNK: Final = 2_000
 _GONE_MAX: Final = 1_000
 _PATIENCE_S: Final = 10.0
@@ -49,7 +49,7 @@ class StoryLog:
         settings: StorySettings,
         who: Callable[[str], Mapping[str, Any] | None],
     ) -> None:
-        """Start to write. `who` describes a connection by its id, None: it has gone; it must not wait."""
+        """Start to write. `who` describes a connection by its id, None: it has ended; it must not wait."""
         self.settings = settings
         self._name = name
         self._clock = clock
@@ -74,16 +74,16 @@ class StoryLog:
         self._thread.start()
 
     def remember(self, connection_id: str, facts: Mapping[str, Any]) -> None:
-        """Keep in mind who a connection was that has gone: its last steps may not be written yet."""
+        """Remember the description of a connection that has ended: its last steps may not be written yet."""
         # Called by threads that close connections, while the log's thread looks facts up.
         with self._lock:
             self._gone[connection_id] = facts
             while len(self._gone) > _GONE_MAX:
-                # A bound: connections that come and go by thousands must not fill memory.
+                # A bound: connections that open and close by thousands must not fill memory.
                 self._gone.popitem(last=False)
 
     def flush(self) -> None:
-        """Return when all that was told before is written, or it took too long."""
+        """Return when all earlier events are written, or after a time limit."""
         done: Future[None] = Future()
         with self._lock:
             # Under the lock: the thread reads this flag together with the list,
@@ -93,12 +93,12 @@ class StoryLog:
             self._flushes.append(done)
         self._some.set()
         self._urgent.set()
-        # A query is answered with what is on the disk, even where the disk hangs.
+        # A query is answered with the contents of the disk, even if the disk hangs.
         with suppress(TimeoutError):
             done.result(_PATIENCE_S)
 
     def close(self) -> None:
-        """Write what is left, and end. May be repeated."""
+        """Write the remaining events, and end. May be repeated."""
         # First: nothing may be recorded behind the last line.
         self.buffer.end()
         with self._lock:
@@ -115,25 +115,25 @@ class StoryLog:
         clock = self._clock
         while True:
             with self._lock:
-                # Taken before the events are fetched: all events that came before a `flush` are then in this round.
+                # Taken before the events are fetched: all events before a `flush` are then in this round.
                 flushes, self._flushes = self._flushes, []
                 is_closed = self._is_closed
             wrote = self._write_all()
             for done in flushes:
                 done.set_result(None)
-            # One more round after the close: events may have come between the last fetch and the flag.
+            # One more round after the close: events may have arrived between the last fetch and the flag.
             if is_closed and not wrote:
                 break
             if flushes or is_closed:
                 continue
-            # What comes meanwhile is written together: a file is not called for each step.
+            # Events of the meantime are written together: the file is not called for each step.
             clock.wait(
                 self._some if not wrote else self._urgent, None if not wrote else clock.monotonic_ms() + _PAUSE_MS
             )
         self._try(lambda: self._files.end({"ended": True, "at_ms": clock.time_ms()}))
 
     def _write_all(self) -> bool:
-        """Write what there is; return whether there was anything."""
+        """Write all waiting events; return whether there were any."""
         told = self.buffer.fetch()
         # In parts, so that a file ends near its limit, and one error loses a part alone.
         for begin in range(0, len(told), _CHUNK):
@@ -150,20 +150,20 @@ class StoryLog:
             self._known.clear()
         self._lost, self.buffer.lost = self._lost + self.buffer.lost, 0
         if self._lost:
-            # By itself: a write that fails leaves the count to the next one, and none is told twice.
+            # Separately: a write that fails leaves the count to the next one, and none is reported twice.
             self._files.write([line_of({"missing": self._lost, "at_ms": told[0][1]})])
             self._lost = 0
         self._files.write([*self._described(writer), *lines])
 
     def _described(self, writer: LineWriter) -> list[str]:
-        """Return lines about connections that this file does not know yet."""
+        """Return lines about connections that are not described in this file yet."""
         found: list[str] = []
         for connection_id in writer.connections:
             if connection_id in self._known:
                 continue
             with self._lock:
                 facts = self._gone.get(connection_id)
-            # The connections that have ended first: the broker knows only those that are open.
+            # Ended connections first: the broker knows only those that are open.
             facts = facts or self._who(connection_id)
             if facts is not None:
                 # Only when facts were found, so that a later line may still describe the connection.
@@ -172,11 +172,11 @@ class StoryLog:
         return found
 
     def _try(self, act: Callable[[], None]) -> bool:
-        """Do something with files; tell of the first failure in a row. What cannot be written is lost, and noted as missing."""
+        """Run `act`; log the first failure in a row. Events that cannot be written are lost, and counted as missing."""
         try:
             act()
         except OSError as error:
-            # The next attempt begins a new file: what a failed write has left in this one may be half a line.
+            # The next attempt begins a new file: a failed write may have left half a line in this one.
             self._files.close()
             # Once in a row: a full disk would otherwise fill the broker's own log as well.
             if not self._is_failing:
@@ -202,13 +202,13 @@ _NUMBERS: Final = frozenset({"expiration_ms", "delivery"})
 
 
 class LineWriter:
-    """Makes lines of what was told together. Belongs to one thread."""
+    """Formats the events of one write as lines. Belongs to one thread."""
 
     def __init__(self) -> None:
         self.connections: set[str] = set()
         """The connections that the lines name."""
         self._known: dict[object, str] = {}
-        """What sessions, consumers, connections and places are in a line: there are few of them for many lines."""
+        """The text of sessions, consumers, connections and places in a line: there are few of them for many lines."""
 
     def line(self, told: Told) -> str:
         """Return the line, with its end."""
@@ -249,7 +249,7 @@ class LineWriter:
         return f"[{number},{at_ms},{_WORDS[happening]},{place},{{{','.join(parts)}}}]\n"
 
     def _word(self, name: str, value: Any) -> str:
-        """Return how a name stands in a line, and take note of the connection that it means."""
+        """Return the text of a name in a line, and collect the connection that it names."""
         if isinstance(value, Consumer):
             word = str(value.number)
         else:
@@ -266,7 +266,7 @@ class LineWriter:
 
 
 def line_of(facts: Mapping[str, Any]) -> str:
-    """Return a line that holds for many messages, with its end."""
+    """Return a line of facts about many messages, with its end."""
     return json.dumps(facts, separators=(",", ":"), default=str) + "\n"
 
 
@@ -276,7 +276,7 @@ def correlation_text(value: str | bytes) -> str:
 
 
 def read_line(line: bytes) -> list[Any] | dict[str, Any] | None:
-    """Return what a line holds; None: it is torn, or damaged."""
+    """Return the contents of a line; None: it is torn, or damaged."""
     try:
         found = json.loads(line)
     # The last line of a broker that died is torn; all lines before it are good.
@@ -289,14 +289,14 @@ def read_line(line: bytes) -> list[Any] | dict[str, Any] | None:
 
 
 def searched(text: str) -> bytes:
-    """Return how a text stands in a line."""
-    # ASCII with escapes, as the lines are: so a search in bytes needs no decoding.
+    """Return the form of a text in a line, as bytes."""
+    # ASCII with escapes, like the lines: so a search in bytes needs no decoding.
     return quoted(text).encode("ascii")
 
 
 _NAME: Final = re.compile(r"([0-9]{13})-([0-9a-f]{1,32})-([0-9]{6})\.story")
 _PARTS: Final = 8
-"""The total is divided into so many files, as a whole file goes at a time."""
+"""The total is divided among so many files, as files are deleted as a whole."""
 _SMALLEST: Final = 16_384
 _LONGEST_MS: Final = DAY_MS
 FORMAT: Final = 1
@@ -340,7 +340,7 @@ class SegmentWriter:
         self._number = 0
 
     def begin(self, now_ms: int, more: int) -> bool:
-        """Make sure that a file is open that takes so many bytes more; return whether it is a new one."""
+        """Open a file with room for `more` bytes, if the present one has none; return whether it is a new one."""
         is_open = self._file is not None
         # A new file at least once a day: files are deleted as a whole, and their age must be known.
         if is_open and self._size + more <= self._limit and now_ms - self._begun_ms < _LONGEST_MS:
@@ -350,7 +350,7 @@ class SegmentWriter:
         # Made each time: an operator may have removed it while the broker runs. Properties of messages are private.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         there = segments_in(directory)
-        # Also when the clock was set back, the order of the names is the order of the files.
+        # Even when the clock was put back, the order of the names is the order of the files.
         self._begun_ms = max(now_ms, there[-1].begun_ms + 1) if there else now_ms
         # Before the new file is made, so that the total stays within its limit.
         self._prune(there, now_ms)
@@ -378,13 +378,13 @@ class SegmentWriter:
         self._size += len(data)
 
     def close(self) -> None:
-        """Let go of the open file. May be repeated."""
+        """Close the open file. May be repeated."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def end(self, facts: dict[str, Any]) -> None:
-        """Write the last line of a run that ends in an orderly way."""
+        """Write the last line of a run that ends in order."""
         if self._file is not None:
             self.write([line_of(facts)])
         self.close()

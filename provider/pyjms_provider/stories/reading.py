@@ -1,8 +1,8 @@
 """Finds the stories of messages in the files of a story log. Safe while a broker writes them, and long after it has ended.
 
 One pass, oldest file first. In a file, the lines with the wanted ids are found as bytes, then those of the same messages by their
-numbers; nothing else is decoded. A number stands for one message until another one begins with it. What a broker had in its
-store when it ended goes on under its number in the next run; what it had in memory alone is lost.
+numbers; no other line is decoded. A number stands for one message until another one begins with it. Messages in a broker's
+store when it ended continue under their numbers in the next run; those in memory alone are lost.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _WITH_IDS: Final = frozenset(each for each, names in FACTS.items() if "message_i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryQuery:
-    """Which messages are looked for; what is None does not matter."""
+    """The condition for the messages to find; None matches any."""
 
     message_id: str | None = None
     correlation_id: str | None = None
     property: tuple[str, str] | None = None
-    """A name and a value as text; only properties that the owner of the broker has chosen are written down."""
+    """A name and a value as text; only properties that the operator has chosen are recorded."""
 
     def fits(self, facts: dict[str, Any]) -> bool:
-        """Say whether the facts of a line are those of such a message."""
+        """Return whether the facts of a line match."""
         if self.message_id is not None and facts.get("message_id") != self.message_id:
             return False
         if self.correlation_id is not None and facts.get("correlation_id") != self.correlation_id:
@@ -52,13 +52,13 @@ class StoryQuery:
         return True
 
     def needle(self) -> bytes:
-        """Return what stands in every line that fits."""
+        """Return bytes that are part of every matching line."""
         if self.message_id is not None:
             return searched(self.message_id)
         if self.correlation_id is not None:
             return searched(correlation_text(self.correlation_id))
         assert self.property is not None
-        # Only the name: a value stands in a line in the form of its type, which the text does not tell.
+        # Only the name: the form of a value in a line depends on its type, which the text does not tell.
         return searched(self.property[0]) + b": "
 
 
@@ -74,24 +74,24 @@ class StoryEvent:
     state: str | None
     """The message's state there from then on; None: it does not change."""
     facts: dict[str, Any]
-    """As `FACTS` names them; besides `user`, `address`, `protocol` and `client_id` of a connection that is known."""
+    """As `FACTS` names them; with `user`, `address`, `protocol` and `client_id` of a known connection."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """What is known of one message."""
+    """The recorded facts about one message."""
 
     message_id: str | None
     correlation_id: str | None
     events: list[StoryEvent] = field(default_factory=list)
     number: int = 0
-    """Of the message in its store, at last; 0: it is not there."""
+    """The message's last number in its store; 0: it is not there."""
     run_id: str = ""
-    """The run of the broker that the number belongs to."""
+    """The run of the broker to which the number belongs."""
 
     @property
     def places(self) -> dict[str, str]:
-        """Where the message is, as far as was written down: its state by queue or subscription."""
+        """The recorded places of the message: its state by queue or subscription."""
         states = {each.where: each.state for each in self.events if each.where and each.state is not None}
         gone = {MessageState.ABSENT.name}
         lost = bool(self.events) and self.events[-1].what == LOST
@@ -100,38 +100,38 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStories:
-    """All stories that were looked for."""
+    """All stories found."""
 
     stories: tuple[Story, ...]
     missing: int
-    """About how many steps, of whatever messages, could not be written down in the time that the files cover."""
+    """The approximate number of steps, of any messages, that could not be recorded in the time that the files cover."""
     since_ms: int | None
     """When the oldest file was begun; None: there is none."""
     is_cut: bool
-    """Whether there are more stories than were wanted."""
+    """Whether there are more stories than requested."""
 
 
 @dataclass(slots=True)
 class _Life:
-    """One number of a message, as long as it stands for that message."""
+    """The time in which a number stands for one message."""
 
     story: Story
     number: int
     is_kept: bool = False
-    """Whether the store has it, so that it outlives the broker."""
+    """The channels that hold it."""
     open: set[str] = field(default_factory=set)
     """The channels that have it."""
 
 
 def find_stories(directory: Path, wanted: StoryQuery, most: int = 20) -> FoundStories:
-    """Return the stories of the messages that are wanted, at most so many. Raises `OSError`."""
+    """Return the stories of the matching messages, `most` at most. Raises `OSError`."""
     reader = _Reader(wanted, most)
     segments = segments_in(directory)
     for segment in segments:
         try:
             data = segment.path.read_bytes()
         except FileNotFoundError:
-            # The broker has deleted it meanwhile, as it does with the oldest ones.
+            # The broker has deleted it meanwhile, as it does with the oldest files.
             continue
         reader.read(segment.run_id, segment.begun_ms, data)
     return FoundStories(
@@ -155,20 +155,20 @@ class _Reader:
         self.is_cut = False
 
     def read(self, run_id: str, begun_ms: int, data: bytes) -> None:
-        """Take in one file."""
+        """Read one file."""
         if run_id != self._run_id:
             self._begin_run(run_id, begun_ms)
-        # With the line end before it, so that the text in a property of a message does not count.
+        # With the line end before it, so that the same text in a property of a message does not count.
         marks = list(_lines_with(data, b'\n{"missing":'))
         self.missing += sum(int(mark["missing"]) for _, mark in marks if isinstance(mark, dict))
         lines = dict(_lines_with(data, self._needle))
-        # The needle may stand in another field, so a line counts only if the decoded facts fit.
+        # The needle may be in another field, so a line counts only if the decoded facts match.
         numbers = {line[0] for line in lines.values() if isinstance(line, list) and self._wanted.fits(line[4])}
-        # Number 0 stands for messages that no store has, such as refused ones. Open stories go on from the file before.
+        # Number 0 stands for messages in no store, such as refused ones. Open stories continue from the file before.
         numbers = (numbers - {0}) | set(self._lives)
         for number in numbers:
             lines |= dict(_lines_with(data, b"\n[%d," % number))
-        # By place in the file, as the lines were found by several searches.
+        # By place in the file, as several searches found the lines.
         steps = [(place, line) for place, line in sorted(lines.items()) if isinstance(line, list)]
         if not steps:
             return
@@ -182,12 +182,12 @@ class _Reader:
                 self._take(number, at_ms, happening, where, facts)
 
     def _begin_run(self, run_id: str, begun_ms: int) -> None:
-        """Go on with what was in the store of the run before."""
+        """Continue with the messages in the store of the run before."""
         self._run_id = run_id
         for number, life in list(self._lives.items()):
             kept = life.is_kept and bool(life.open)
             if life.open:
-                # The broker that died has written nothing about its end, so this event is added here.
+                # The broker that died has recorded nothing about its end, so this event is added here.
                 event = StoryEvent(at_ms=begun_ms, what=RESTARTED if kept else LOST, where="", state=None, facts={})
                 life.story.events.append(event)
             if kept:
@@ -198,7 +198,7 @@ class _Reader:
 
     def _take(self, number: int, at_ms: int, happening: Happening, where: str, facts: dict[str, Any]) -> None:
         life = self._lives.get(number)
-        # Other events have no ids, so that a query would seem to fit them.
+        # Other events have no ids, so a query would seem to match them.
         fits = happening in _WITH_IDS and self._wanted.fits(facts)
         if happening in _BEGINNINGS and (life is None or not fits or where in life.open):
             # The number stands for another message from here on.
@@ -211,7 +211,7 @@ class _Reader:
             if story is None:
                 return
             life = _Life(story, number)
-            # Number 0 is nobody's: events with it are each of another message.
+            # Number 0 belongs to no message: events with it are each of another message.
             if number:
                 self._lives[number] = life
         story = life.story
@@ -246,7 +246,7 @@ class _Reader:
         return self.stories[key]
 
     def _who(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return what is known of the connection that a step names."""
+        """Return the known facts about the connection of a step."""
         named = facts.get("connection") or (facts.get("session") or "").rpartition("/")[0]
         if not named:
             return {}
@@ -255,14 +255,14 @@ class _Reader:
 
 
 def _lines_with(data: bytes, needle: bytes) -> Iterator[tuple[int, list[Any] | dict[str, Any]]]:
-    """Yield the whole lines that hold the needle, which may begin with the end of the line before, and their places."""
+    """Yield the whole lines with the needle, which may begin with the end of the line before, and their places."""
     begins = needle.startswith(b"\n")
     place = data.find(needle)
     while place >= 0:
         begin = place + 1 if begins else data.rfind(b"\n", 0, place) + 1
         end = data.find(b"\n", begin)
         if end < 0:
-            # The broker died while it wrote this line.
+            # The broker died while writing this line.
             return
         line = read_line(data[begin:end])
         if line is not None:
@@ -275,7 +275,7 @@ def _text(value: Any) -> str:
 
 
 def in_words(event: StoryEvent) -> str:
-    """Return what happened, in words; time, place and state are left to whoever shows it."""
+    """Return a description of the event in words; the caller adds time, place and state."""
     return _WORDS[event.what](event.facts)
 
 

@@ -1,4 +1,4 @@
-"""What an owner of a broker may choose for the stories of its messages."""
+"""The settings of the stories of a broker's messages."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 class StoryLevel(Enum):
-    """How much of a message's life is written down."""
+    """How much of a message's life is recorded."""
 
     ALL = "all"
     """Every step of every message."""
     ENDS = "ends"
-    """What leaves without having been consumed: it costs nothing while all goes well."""
+    """Messages that leave without having been consumed: this costs nothing as long as all are consumed."""
     OFF = "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorySettings:
-    """Where stories are written, and how much of them is kept."""
+    """Where stories are written, and how long they are kept."""
 
     level: StoryLevel
     directory: Path
-    """Made if need be, for its owner alone."""
+    """Created if need be, for its owner alone."""
     days: int = 7
     """How long they are kept at least, as far as `total_bytes` allows."""
     total_bytes: int = 64_000_000
     properties: tuple[str, ...] = ()
-    """Properties of messages whose values are written down, so that messages can be found by them."""
+    """Properties of messages whose values are recorded, so that messages can be found by them."""
