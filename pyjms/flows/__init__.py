@@ -1,7 +1,7 @@
-"""Workflows over queues: a business process as a sequence of atomic transactions, with compensations to go back.
+"""Workflows over queues: a business process as a sequence of atomic transactions, with compensations to undo them.
 
-A definition is data (`read_flow`). `FlowEngine`s, any number of them, carry instances on; their state lives in queues and in a
-database, so any of them may die. `StepServer` does the work of a step. (Lecture, "Workflow".)
+A definition is data (`read_flow`). Any number of `FlowEngine`s run the instances; the state is in queues and in a
+database, so any engine may crash. `StepServer` does the work of a step. (Lecture, "Workflow".)
 """
 
 from pyjms.flows.definition import (

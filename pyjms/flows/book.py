@@ -1,8 +1,9 @@
-"""What a broker's management sees of a store of workflows, and how a person steers an instance: `pyjms.spi.workflows`.
+"""A broker's management view of a store of workflows, and an operator's commands to an instance: `pyjms.spi.workflows`.
 
-A person's command does at once what an engine would do with the same event: the state machine says what follows, the store is
-written if the instance is still at the revision that was looked at, then the next step is asked for. If the asking fails, the time-out
-asks. So nothing has to run for a person's decision to count, and of two who decide at once one is refused.
+A command takes effect at once, as an engine would handle the same event: the state machine determines the next state,
+the store is written if the instance still has the revision that the operator saw, then the next step is requested. If
+the request fails, the time-out repeats it. So no engine need run for a command to count, and of two concurrent commands
+one is refused.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _MEANS_NOTHING: Mapping[SteeringCommand, str] = {
 
 
 class FlowBookOpener(WorkflowBookOpener):
-    """Opens what SQLAlchemy can: the kind ``sql``."""
+    """Opens databases with SQLAlchemy: the kind ``sql``."""
 
     def check(self, url: str) -> None:
         try:
@@ -67,7 +68,7 @@ class FlowBookOpener(WorkflowBookOpener):
 
 
 class FlowBook(WorkflowBook):
-    """The store of engines, for those who look and decide."""
+    """The engines' store, for operators."""
 
     def __init__(self, store: FlowStore, request: WorkflowBookRequest) -> None:
         self._store = store
@@ -124,22 +125,22 @@ class FlowBook(WorkflowBook):
         signed = f"{by}: {reason}" if by and reason else by or reason
         with _told_as_provider_errors():
             before = self._found(instance_id)
-            # The person decided by what was on the screen; what has changed since may ask for another decision.
+            # The operator decided on the state shown; a change since then may ask for another decision.
             if revision is not None and before.revision != revision:
                 raise _changed(before)
             flow = self._store.flow(before.flow, before.version)
             following, ask = advance(flow, before, _event(command, signed), self._request.clock.time_ms())
-            # The state machine returns the same object for an event that does not fit: the person is told, where an
-            # engine would ignore it.
+            # The state machine returns the same object for an event that does not fit: the operator gets an error,
+            # while an engine would ignore it.
             if following is before:
                 raise WorkflowStateError(
                     f"instance {instance_id} is {before.status.value}, so nothing was done: {_MEANS_NOTHING[command]}"
                 )
-            # Between reading and writing, an engine or another person may have been quicker: nothing is overwritten.
+            # An engine or another operator may have changed it between read and write: nothing is overwritten.
             if not self._store.replace(following, before.revision):
                 raise _changed(self._found(instance_id))
         if ask is not None:
-            # After the store, as an engine does. If the broker refuses, the time-out of the instance asks again.
+            # After the store, as in an engine. If the broker refuses, the instance's time-out repeats the request.
             self._ask(ask)
         return _view(flow, following)
 
@@ -153,7 +154,7 @@ class FlowBook(WorkflowBook):
         return found
 
     def _ask(self, ask: Ask) -> None:
-        """Send what is asked for. Raises `WorkflowStoreError` when the broker does not take it."""
+        """Send the request. Raises `WorkflowStoreError` when the broker refuses it."""
         try:
             connection = _connect(self._request)
             try:
@@ -170,7 +171,7 @@ class FlowBook(WorkflowBook):
 
 
 class _Here(Provider):
-    """The broker that asks, as a provider."""
+    """The broker that opened the store, as a provider."""
 
     def __init__(self, opens: Callable[[ConnectionEvents], ProviderConnection]) -> None:
         self._opens = opens
@@ -277,15 +278,15 @@ def _is_backward(instance: Instance) -> bool:
 
 
 def _requests(flow: Flow, instance: Instance) -> list[WorkflowRequest]:
-    """Return what was asked for: steps as far as it went, then compensations as far as it went back."""
-    # The position alone does not tell how far an instance came once it goes back; its story does, as far as that is
+    """Return all requests so far: steps up to the furthest one, then compensations back to the present one."""
+    # Once an instance goes back, its position does not tell how far it had come; its history does, as far as it is
     # kept.
     told = {note.step for note in instance.story}
     reached = max([instance.position, *(index for index, step in enumerate(flow.steps) if step.name in told)])
     waited = asked(flow, instance)
     found: list[Ask] = [_ask_of(instance, index, flow, backward=False) for index in range(reached + 1)]
     if _is_backward(instance):
-        # Compensations are asked for from the last step backwards.
+        # Compensations are requested from the last step backwards.
         undone = reversed(range(instance.position, reached + 1))
         found += [_ask_of(instance, index, flow, backward=True) for index in undone if flow.steps[index].compensation]
     return [

@@ -1,6 +1,7 @@
 """Workflows as text: events and requests as messages, definitions and instances as JSON. No I/O.
 
-All messages are text messages with a JSON object. An answer is known by its JMSCorrelationID, the key of the request.
+All messages are text messages with a JSON object. An answer is identified by its JMSCorrelationID, the key of the
+request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 KIND = "pyjms_flow"
-"""The property that says what an event is: ``start``, ``answer``, ``refusal``, ``retry``, ``skip``, ``park``, ``compensate``."""
+"""The property with the kind of an event: ``start``, ``answer``, ``refusal``, ``retry``, ``skip``, ``park``,
+``compensate``.
+"""
 INSTANCE = "pyjms_flow_instance"
 STEP = "pyjms_flow_step"
 ATTEMPT = "pyjms_flow_attempt"
@@ -30,22 +33,22 @@ _LAST_VERSION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """An instance is to begin. The same id twice begins one."""
+    """The start of an instance. The same id twice starts one."""
 
     flow: str
     version: int
-    """0: the newest that is deployed."""
+    """0: the newest deployed version."""
     data: Mapping[str, Any]
 
 
 def start_message(session: Session, instance: str, start: Start) -> Message:
-    """Return the event that begins an instance."""
+    """Return the event that starts an instance."""
     content = {"flow": start.flow, "version": start.version, "data": dict(start.data)}
     return _message(session, "start", instance, content)
 
 
 def event_message(session: Session, instance: str, event: Retry | Suspend) -> Message:
-    """Return what a person asks of an instance."""
+    """Return the event of an operator's command to an instance."""
     if isinstance(event, Retry):
         return _message(session, "skip" if event.skip else "retry", instance, {"reason": event.reason})
     return _message(session, "compensate" if event.compensate else "park", instance, {"reason": event.reason})
@@ -62,14 +65,14 @@ def ask_message(session: Session, ask: Ask) -> Message:
 
 
 def reply_message(session: Session, answer: Answer) -> Message:
-    """Return the reply to a request; its JMSCorrelationID is to be the key."""
+    """Return the reply to a request; its JMSCorrelationID must be the key."""
     content: dict[str, Any] = {"reason": answer.reason} if answer.is_refused else {"data": dict(answer.data)}
     # The key begins with the instance's id, which has no colon.
     return _message(session, "refusal" if answer.is_refused else "answer", answer.key.partition(":")[0], content)
 
 
 def read_event(message: Message) -> tuple[str, Start | Event]:
-    """Return the instance's id and what happened. Raises `FlowException` for a message that is no event."""
+    """Return the instance's id and the event. Raises `FlowException` for a message that is no event."""
     try:
         kind = message.get_string_property(KIND)
         instance = message.get_string_property(INSTANCE)
@@ -88,12 +91,12 @@ def read_content(message: Message) -> dict[str, Any]:
 
 
 def _loaded(text: str) -> object:
-    """Return what a text says in JSON, if a store can keep it. Raises ValueError."""
+    """Return the JSON value of a text, if a store can hold it. Raises ValueError."""
     try:
-        # Python reads NaN and Infinity, which are no JSON (RFC 8259): other readers refuse them.
+        # Python reads NaN and Infinity, which are not JSON (RFC 8259): other readers refuse them.
         content = json.loads(text, parse_constant=_refuse)
-        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text elsewhere
-    # It is no ValueError: such an event would end each engine that meets it.
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no valid text elsewhere
+    # RecursionError is no ValueError: such an event would end each engine that reads it.
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return content
@@ -111,8 +114,8 @@ def _checked_instance(instance: str | None) -> str:
 
 
 def _checked_name(name: str, what: str) -> str:
-    """Return what a store has in a column."""
-    # PostgreSQL keeps no NUL in a text.
+    """Return a name if a store's column can hold it."""
+    # PostgreSQL stores no NUL in a text.
     if len(name) > _LONGEST_ID or "\0" in name:
         raise ValueError(f"{what} is {name[:_LONGEST_ID]!r}")
     # Raises UnicodeEncodeError, a ValueError, for half of a surrogate pair.
@@ -121,7 +124,7 @@ def _checked_name(name: str, what: str) -> str:
 
 
 def _checked_version(version: object) -> int:
-    # A bool is an int in Python, and the column is one of 32 bits.
+    # A bool is an int in Python, and the column has 32 bits.
     if type(version) is not int or not 0 <= version <= _LAST_VERSION:
         raise ValueError(f"version is {str(version)[:_LONGEST_ID]}")
     return version
@@ -151,7 +154,7 @@ def _message(session: Session, kind: str, instance: str, content: Mapping[str, A
 
 
 _PLAIN = tuple(each.name for each in fields(Instance) if each.name not in {"data", "status", "story"})
-"""What is a text or a number. `asdict` would copy all data, at any depth."""
+"""Fields that are a text or a number. `asdict` would copy all data, at any depth."""
 
 
 def write_flow_document(flow: Flow) -> str:
@@ -161,7 +164,7 @@ def write_flow_document(flow: Flow) -> str:
 
 
 def read_flow_document(text: str) -> Flow:
-    """Return what `write_flow_document` was given."""
+    """Return the definition that `write_flow_document` was given."""
     values: dict[str, Any] = json.loads(text)
     steps = tuple(Step(**step) for step in values.pop("steps"))
     return Flow(steps=steps, **values)
@@ -178,10 +181,10 @@ def write_instance(instance: Instance) -> str:
 
 
 def read_instance(text: str) -> Instance:
-    """Return what `write_instance` was given."""
+    """Return the instance that `write_instance` was given."""
     values: dict[str, Any] = json.loads(text)
     status = Status(values.pop("status"))
     story = tuple(Note(**note) for note in values.pop("story"))
-    # Rows that were written before there was this field have none.
+    # Rows older than this field have none.
     heard = tuple(values.pop("heard", ()))
     return Instance(status=status, story=story, heard=heard, **values)

@@ -13,11 +13,11 @@ from pyjms.errors import IllegalArgumentException, JMSException
 
 
 class FlowException(JMSException):
-    """A workflow cannot do what it was asked to."""
+    """A workflow cannot do what was requested."""
 
 
 class FlowStoreException(FlowException):
-    """The database of the store does not do what it should; nothing was changed."""
+    """The database of the store has failed; nothing was changed."""
 
 
 class UnknownInstanceException(FlowException):
@@ -25,11 +25,11 @@ class UnknownInstanceException(FlowException):
 
 
 class FlowDefinitionException(IllegalArgumentException):
-    """A definition is wrong; the text names the place and what to write there."""
+    """A definition is wrong; the text names the place and the remedy."""
 
 
 class StepRefused(Exception):
-    """Raised by a step's work: it cannot be done, and trying again will not help. What was done before is compensated."""
+    """Raised by a step's work: it cannot be done, and a retry cannot help. The steps done before are compensated."""
 
 
 _name = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}").fullmatch
@@ -42,22 +42,22 @@ class Step:
     name: str
     queue: str
     compensation: str | None = None
-    """The queue of the work that undoes the step; None: it has nothing to undo."""
+    """The queue of the work that undoes the step; None: there is nothing to undo."""
     state: str = ""
-    """What others may see of the business once the step is done; "": the step's name."""
+    """The business state that others may see once the step is done; "": the step's name."""
     retries: int = 3
-    """How often the step, and its compensation, are asked for again after a time-out."""
+    """How often the step, and its compensation, are requested again after a time-out."""
     timeout_s: float = 300.0
-    """How long an answer may take."""
+    """The time limit of an answer."""
     backoff_s: float = 1.0
-    """How much longer than `timeout_s` the second attempt may take; doubled for each attempt after it."""
+    """How much longer than `timeout_s` the second attempt may take; doubled for each further attempt."""
     on_timeout: str = "compensate"
-    """What happens when all retries are used up: ``compensate``, or ``park`` for a person to decide."""
+    """The action after the last retry: ``compensate``, or ``park`` until an operator decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """One version of a definition. Instances stay with the version that they began with."""
+    """One version of a definition. Instances keep the version with which they started."""
 
     name: str
     version: int
@@ -82,9 +82,9 @@ def read_flow_file(path: Path) -> Flow:
 
 
 def read_flow(content: Mapping[str, Any], place: str = "the definition") -> Flow:
-    """Return the definition. Raises `FlowDefinitionException` that names the first thing that is wrong."""
+    """Return the definition. Raises `FlowDefinitionException` that names the first error."""
     known = {"name", "version", "title", "initial_state", "step"}
-    # A misspelt optional key would otherwise be ignored, and its default hold unnoticed.
+    # A misspelt optional key would otherwise be ignored, and its default be used silently.
     _refuse_unknown(content, known, place)
     raw = content.get("step")
     if not isinstance(raw, list) or not raw:
@@ -154,7 +154,7 @@ def _checked_text(value: object, place: str) -> str:
 
 
 def _checked(value: object, kind: type, least: float, most: float, place: str) -> Any:
-    # A bool is an int in Python. TOML writes a whole number of seconds as an integer, so both are taken for a float.
+    # A bool is an int in Python. TOML writes a whole number of seconds as an integer, so both become a float.
     is_number = isinstance(value, int | float if kind is float else int) and not isinstance(value, bool)
     if not is_number or not least <= value <= most:  # type: ignore[operator]
         raise FlowDefinitionException(f"{place} is {value!r}; write a number from {least} to {most}")

@@ -1,9 +1,9 @@
 """Runs instances: receives events from a queue, stores the next states, requests the next steps, and commits.
 
-The store is written first; then the requests and the acknowledgement of the events commit together. All events that are there at once
-share both commits. If the engine dies in between, the events come again, marked redelivered: the states have changed already, and
-their requests are sent again. The server of a step recognises a repeated request by its key. If a time-out was being handled, the
-next time-out repeats the request.
+The store is written first; then the requests and the acknowledgement of the events commit together. All events that are
+available at once share both commits. If the engine crashes in between, the events are redelivered, marked so: the
+states have changed already, and their requests are sent again. The server of a step recognises a repeated request by
+its key. If a time-out was being handled, the next time-out repeats the request.
 
 A request that the queue of a step refuses, as it is full or forbidden, is repeated each second; other instances continue.
 """
@@ -43,38 +43,40 @@ class Arrival:
     instance: str
     event: Start | Event
     id: str = ""
-    """Of its message; "": it has none."""
+    """The message's id; "": it has none."""
     was_delivered: bool = False
-    """It has come before, and who had it may have died after the store was written: what is waited for is asked again."""
+    """It was delivered before, and the engine that had it may have died after the store was written: the awaited
+    request is sent again.
+    """
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is to be written, and what to be asked for then."""
+    """The states to write, and the requests to send then."""
 
     begun: list[Instance] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     refused: list[tuple[Arrival, FlowException]] = field(default_factory=list)
-    """Events that mean nothing, with the reason."""
+    """Events without effect, with the reason."""
 
 
 def decide(
     arrivals: Iterable[Arrival], known: Mapping[str, Instance], flow: Callable[[str, int], Flow], now_ms: int
 ) -> Batch:
-    """Return what follows. known: the instances that are there, of those concerned. flow: see `FlowStore.flow`.
+    """Return the effects of events. known: the existing instances among those concerned. flow: see `FlowStore.flow`.
 
     Raises `FlowStoreException` of `flow`.
     """
-    # Several events of one batch may be for one instance: each is decided by the state that the one before it has made.
+    # Several events of one batch may concern one instance: each is decided by the state after the one before it.
     present = dict(known)
     asks: dict[str, Ask] = {}
     batch = Batch()
     for arrival in arrivals:
         try:
             following, ask = _obey(arrival, present.get(arrival.instance), flow, now_ms)
-        # A subclass of FlowException that says nothing of the event: the database failed, and the whole batch comes
-        # again.
+        # A subclass of FlowException that does not concern the event: the database failed, and the whole batch is
+        # redelivered.
         except FlowStoreException:
             raise
         except FlowException as error:
@@ -82,8 +84,8 @@ def decide(
             continue
         present[arrival.instance] = following
         if ask is not None:
-            # Of two requests for the same step the later one counts; it is taken out first so that it also comes last
-            # in the order.
+            # Of two requests for the same step the later one counts; the earlier one is removed, so that the later one
+            # is also last in order.
             asks.pop(ask.key, None)
             asks[ask.key] = ask
     batch.begun = [each for id_, each in present.items() if id_ not in known]
@@ -97,7 +99,7 @@ def _obey(
 ) -> tuple[Instance, Ask | None]:
     event = arrival.event
     if isinstance(event, Start):
-        # An id that is there already has begun: the same start may come twice.
+        # An id that exists has started: the same start may arrive twice.
         if instance is None:
             return begin(flow(event.flow, event.version), arrival.instance, event.data, now_ms)
         following, ask = instance, None
@@ -122,20 +124,23 @@ _log = logging.getLogger("pyjms.flows")
 # One event at a time costs two forced writes each, and reached a third of the rate of plain transacted hops (decision
 # 0920).
 _BATCH = 50
-"""Events of one unit at most: they share one commit of the store, and one of the broker."""
+"""The maximum number of events in one unit: they share one commit of the store, and one of the broker."""
 
 _LONGEST_WAIT_MS = 1_000
-"""How long an engine looks at the queue alone: another one may have begun what is overdue soon."""
+"""The longest wait for an event before the store is checked: another engine may have started instances that are due
+soon.
+"""
 
 _AGAIN_MS = 1_000
-"""How long after a refusal a queue is asked again."""
+"""The interval at which a queue is tried again after a refusal."""
 
 
 class FlowEngine:
     """One of any number of engines that share a queue of events and a store. `run` is called by one thread.
 
-    factory: of a provider with transactions. What an event cannot be read from, or concerns no instance, goes to ``EVENTS.bad``.
-    on_trouble: told why, instead of the log, each time when the engine has to try again; called by the thread of `run`.
+    factory: of a provider with transactions. A message that is no event, or concerns no instance, goes to
+    ``EVENTS.bad``. on_trouble: called with the reason, instead of a log entry, each time the engine has to retry;
+    called by the thread of `run`.
     """
 
     def __init__(
@@ -160,11 +165,12 @@ class FlowEngine:
         self._again_ms = 0.0
 
     def run(self, *, until_idle: bool = False) -> int:
-        """Carry on until `stop`; with `until_idle`, until no event is there and nothing is overdue. Return the events served.
+        """Run instances until `stop`; with `until_idle`, until there is no event and nothing is overdue. Return the
+        number of events served.
 
-        While no broker is there, at the beginning or later, and while the store fails, tries again with pauses of up to ten
-        seconds. Raises `JMSException` when something else is wrong from the beginning, and with `until_idle` at once, or at the end if
-        the queue of a step has refused something; all that was begun is carried on by the next `run`.
+        While the broker is unreachable, at the start or later, and while the store fails, retries with pauses of up to
+        ten seconds. Raises `JMSException` for other errors at the start, and with `until_idle` at once, or at the end
+        if the queue of a step has refused a request; the next `run` continues all work in progress.
         """
         served, pauses = 0, Pauses(self._stopped)
         while True:
@@ -177,32 +183,32 @@ class FlowEngine:
             except JMSException as error:
                 if self._stopped.is_set():
                     return served
-                # A run until idle is a script's or a test's: it is told at once, instead of waiting for a broker.
+                # A run until idle belongs to a script or a test: it raises at once, instead of waiting for a broker.
                 if until_idle or not pauses.may_heal(error):
                     raise
                 self._tell(error)
             else:
                 return served
             finally:
-                # Whatever ended the loop, the events that it has received and not committed go back to the queue.
+                # Whatever ended the loop, its received and uncommitted events are requeued.
                 self._connection.close()
             pauses.wait()
 
     def _serve_events(self, *, until_idle: bool) -> Iterator[int]:
-        """Serve one batch after the other; tell each time how many events it had."""
+        """Serve one batch after the other; yield the number of events in each."""
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
-        # What was postponed outlives the connection: the queues that refused may refuse still.
+        # Postponed requests outlive the connection: the queues that refused may still refuse.
         asking = RequestDispatcher(session, self._events, self._postponed)
         is_busy = True
         self._again_ms = 0
         while not self._stopped.is_set():
-            # While there is work, the queue is only looked at: a wait would delay what is overdue.
+            # While there is work, the queue is only polled: a wait would delay overdue instances.
             messages = self._take(consumer, 0 if until_idle or is_busy else self._wait_ms())
             is_served = not messages or self._serve(asking, messages)
-            # After the events: of those that come again, a person's was about what its instance waited for then.
+            # After the events: a redelivered command of an operator was about the step that its instance awaited then.
             is_busy = self._serve_overdue(asking) or not is_served
-            if is_served:  # else the same events come first, and would ask once more
+            if is_served:  # otherwise the same events come first, and would send requests once more
                 is_busy |= self._ask_again(asking)
             if until_idle and not messages and not is_busy:
                 if self._postponed and self._refusal is not None:
@@ -211,9 +217,9 @@ class FlowEngine:
             yield len(messages) if is_served else 0
 
     def _take(self, consumer: MessageConsumer, wait_ms: int) -> list[Message]:
-        """Return what is there at once, or comes within the wait."""
+        """Return the available messages, or those that arrive within the wait."""
         first = consumer.receive(wait_ms) if wait_ms else consumer.receive_no_wait()
-        # A batch never waits to be full: it has what is there, so a lone event is served at once.
+        # A batch never waits to be full, so a lone event is served at once.
         messages = []
         while first is not None:
             messages.append(first)
@@ -243,23 +249,23 @@ class FlowEngine:
         return _LONGEST_WAIT_MS if due_ms is None else min(_LONGEST_WAIT_MS, max(1, due_ms - self._clock.time_ms()))
 
     def _serve(self, asking: RequestDispatcher, messages: Sequence[Message]) -> bool:
-        """Do all that these events ask for, as one unit; return False if they come again."""
+        """Serve these events as one unit; return False if they will be redelivered."""
         arrivals: list[Arrival] = []
         sources: dict[int, Message] = {}
         for message in messages:
             try:
                 instance, event = read_event(message)
             except FlowException as error:
-                # In the same transaction: a message that is no event must neither block the others nor come again.
+                # In the same transaction: a message that is no event must neither block the others nor be redelivered.
                 asking.put_aside(message, error)
                 continue
             id_ = message.jms_message_id or ""
             arrival = Arrival(instance=instance, event=event, id=id_, was_delivered=message.jms_redelivered)
             arrivals.append(arrival)
-            # By identity: two arrivals may be equal, as an event that came twice.
+            # By identity: two arrivals may be equal, if an event arrived twice.
             sources[id(arrival)] = message
-        # The store commits before the queue. The other order would lose what follows from an event if the engine died
-        # in between (decision 0920).
+        # The store commits before the queue. The other order would lose the effects of an event if the engine died in
+        # between (decision 0920).
         batch = self._keep(arrivals)
         for arrival, why in batch.refused:
             asking.put_aside(sources[id(arrival)], why)
@@ -275,14 +281,14 @@ class FlowEngine:
         return False
 
     def _ask_again(self, asking: RequestDispatcher) -> bool:
-        """Ask for what was postponed, if it is time; return whether there is more that may be taken now."""
+        """Send postponed requests, if it is time; return whether more may be accepted now."""
         now_ms = self._clock.monotonic_ms()
         if not self._postponed or now_ms < self._again_ms:
             return False
         refusal = asking.ask_again(self._waited_for)
         if refusal is None:
             return bool(self._postponed)
-        self._refusal = refusal  # which was told the first time
+        self._refusal = refusal  # the first refusal was reported
         self._again_ms = now_ms + _AGAIN_MS
         return False
 
@@ -291,33 +297,34 @@ class FlowEngine:
         return None if instance is None else asked(self._flow(instance.flow, instance.version), instance)
 
     def _serve_overdue(self, asking: RequestDispatcher) -> bool:
-        """Tell instances whose answer is overdue; return whether there were any."""
-        # One look at an index: most of the time nothing is overdue, and the next wait ends when something will be.
+        """Handle instances whose answer is overdue; return whether there were any."""
+        # One index lookup: most of the time nothing is overdue, and the next wait ends when something will be.
         self._due_ms = self._store.next_due_ms()
         now_ms = self._clock.time_ms()
         if self._due_ms is None or self._due_ms > now_ms:
             return False
         overdue = self._store.overdue(now_ms)
-        # The revision goes along: an instance that has moved on since the query is no longer overdue.
+        # The revision is checked: an instance that has changed since the query is no longer overdue.
         batch = self._keep([Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
-        # A refusal is told and postponed in there; the instance is in the store, so its next time-out would ask, too.
+        # A refusal is reported and postponed in there; the instance is in the store, so its next time-out would also
+        # repeat the request.
         self._commit(asking, batch.asks)
         return bool(overdue)
 
     def _keep(self, arrivals: Sequence[Arrival]) -> Batch:
-        """Write what follows, and return it: it is to be asked for, and says which events mean nothing."""
+        """Write the effects of events, and return them: the requests to send, and the events without effect."""
         ids = list(dict.fromkeys(each.instance for each in arrivals))
-        # Version 0 stands for the newest, which a deployment may have changed since the last batch.
+        # Version 0 means the newest, which a deployment may have changed since the last batch.
         self._flows = {(name, version): flow for (name, version), flow in self._flows.items() if version}
-        while True:  # until nobody has changed one of them in between
+        while True:  # until no other engine has changed one of them in between
             batch = decide(arrivals, self._store.find_all(ids), self._flow, self._clock.time_ms())
-            # Another engine was quicker with one of them: all is read and decided again, as the batch is written as a
+            # Another engine was quicker with one of them: all are read and decided again, as the batch is written as a
             # whole.
             if not (batch.begun or batch.changed) or self._store.keep(batch.begun, batch.changed):
                 return batch
 
     def _flow(self, name: str, version: int) -> Flow:
-        """Return a definition. Versions do not change, so they are remembered; which is the newest, for one batch."""
+        """Return a definition. Versions do not change, so they are cached; the number of the newest one, for one batch."""
         found = self._flows.get((name, version))
         if found is None:
             found = self._store.flow(name, version)
@@ -326,16 +333,16 @@ class FlowEngine:
 
 
 _POSTPONED_MAX = 10_000
-"""Instances of a queue that are remembered; the time-outs of the others ask."""
+"""The maximum number of postponed instances per queue; the time-outs of the others repeat their requests."""
 _AT_ONCE = 50
-"""Requests to a queue that takes them again, before events have their turn."""
+"""The maximum number of requests to a queue that accepts them again, before events get their turn."""
 
 Postponed = dict[str, dict[str, None]]
-"""The queues that have refused something, each with the instances that are still to ask there, the first one first."""
+"""The queues that have refused a request, each with the instances whose request is postponed, in order."""
 
 
 class RequestDispatcher:
-    """What one session, which is transacted, asks for; `postponed` outlives it."""
+    """Sends the requests of one transacted session; `postponed` outlives it."""
 
     def __init__(self, session: Session, events: str, postponed: Postponed) -> None:
         self._session = session
@@ -345,35 +352,35 @@ class RequestDispatcher:
         self._postponed = postponed
 
     def put_aside(self, message: Message, why: FlowException) -> None:
-        """Keep an event that means nothing, once the transaction is committed."""
+        """Move an event without effect to the queue of bad events, once the transaction is committed."""
         _log.warning("event %s is put aside: %s", message.jms_message_id, why)
         self._producer.send(self._bad, message)
 
     def commit(self, asks: Sequence[Ask]) -> JMSException | None:
-        """Ask, and commit; return why all was rolled back instead: then all this is postponed, and what was received comes again.
+        """Send requests, and commit; return the reason if all was rolled back: then the requests are postponed, and the
+        received events redelivered.
 
-        Some brokers say only that a commit failed, and not where, so nothing of it is tried together again. Raises what the
-        provider raises that has nothing to do with what is asked for.
+        Some brokers report only that a commit failed, and not for which queue, so these requests are not sent together
+        again. Raises errors of the provider that do not concern the requests.
         """
         refusal: JMSException
         is_asking = False
         try:
             for ask in asks:
-                # A queue that has refused is not asked in a batch: its refusal would roll all the others back again.
+                # A queue that has refused gets no request in a batch: its refusal would roll all the others back again.
                 if ask.queue in self._postponed:
                     self._postpone(ask)
                 else:
                     is_asking = True
                     self._send(ask)
         except JMSException as error:
-            self._session.rollback()  # raises, if it is the connection that fails
+            self._session.rollback()  # raises if the connection fails
             refusal = error
         else:
             try:
                 self._session.commit()
             except TransactionRolledBackException as error:
-                # Nothing was asked for, so the refusal is none of a step's queue: the broker or the connection is in
-                # trouble.
+                # No request was sent, so no step's queue refused it: the broker or the connection is in trouble.
                 if not is_asking:
                     raise
                 refusal = error
@@ -384,20 +391,22 @@ class RequestDispatcher:
         return refusal
 
     def ask_again(self, waited_for: Callable[[str], Ask | None]) -> JMSException | None:
-        """Ask for what was postponed, one by one, until its queue refuses; return the last refusal. Raises as `commit` does."""
+        """Send postponed requests, one by one, until their queue refuses; return the last refusal. Raises as `commit`
+        does.
+        """
         refusal = None
         for queue in list(self._postponed):
-            # Taken out meanwhile, so that commit sends to this queue instead of postponing again.
+            # Removed meanwhile, so that commit sends to this queue instead of postponing again.
             waiting = self._postponed.pop(queue)
             try:
                 for instance in list(waiting)[:_AT_ONCE]:
-                    # From the store, as the instance may have moved on, or have been cancelled, since its request was
+                    # From the store, as the instance may have advanced, or have been cancelled, since its request was
                     # refused.
                     ask = waited_for(instance)
                     refused = self.commit([ask]) if ask is not None and ask.queue == queue else None
                     del waiting[instance]
                     if refused is not None:
-                        waiting[instance] = None  # the last one: it may be this request alone that is refused
+                        waiting[instance] = None  # moved to the end: perhaps only this request is refused
                         refusal = refused
                         break
             finally:

@@ -1,8 +1,8 @@
-"""One running workflow as a state machine: what has happened, and what is to be asked for next. Pure.
+"""One running workflow as a state machine: its history, and the next request. Pure.
 
-Forward, one step after the other; when a step is refused, backward, compensating what was done in reverse order; when that
-fails, parked for a person. What was asked for carries a key, and the answer brings it back: an answer with another key than
-the one that is waited for comes too late, and changes nothing.
+Forward, one step after the other; when a step is refused, backward, compensating the done steps in reverse order; when
+that fails, parked for an operator. A request carries a key, and the answer returns it: an answer with another key than
+the awaited one is late, and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyjms.flows.definition import Flow, Step
 
 # Twenty doublings of a second are twelve days; without a bound, due_ms would outgrow its column of 64 bits.
 _MOST_DOUBLINGS = 20
-# The story is a part of the row that each change writes, so it must not grow without bound.
+# The history is a part of the row that each change writes, so it must not grow without bound.
 _NOTES_KEPT = 200
 _HEARD_KEPT = 50
-"""No fewer than the events that an engine commits together, all of which may come again."""
+"""At least the number of events that an engine commits together, all of which may be redelivered."""
 
 
 class Status(Enum):
-    """Where an instance stands."""
+    """The status of an instance."""
 
     RUNNING = "running"
     COMPENSATING = "compensating"
@@ -33,13 +33,13 @@ class Status(Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the instance has ended."""
         return self in (Status.COMPLETED, Status.COMPENSATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One line of an instance's story."""
+    """One line of an instance's history."""
 
     time_ms: int
     what: str
@@ -49,7 +49,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance. `position` is the index of the step that is asked for, or compensated."""
+    """One instance. `position` is the index of the step that is requested or compensated."""
 
     id: str
     flow: str
@@ -57,33 +57,33 @@ class Instance:
     status: Status
     position: int
     attempt: int
-    """1 for the first time that the step, or its compensation, is asked for."""
+    """1 for the first request of the step, or of its compensation."""
     data: Mapping[str, Any]
-    """What the steps know of each other: the input, with what each step returned; JSON's values."""
+    """The data that steps share: the input, with the result of each step; JSON's values."""
     due_ms: int
-    """When the answer is overdue; 0: nothing is waited for."""
+    """When the answer is overdue; 0: no answer is awaited."""
     revision: int
     """Grows with each change."""
     reason: str = ""
     """Why it goes backward, or was parked."""
     was_compensating: bool = False
-    """Of a parked instance: which way it went."""
+    """Of a parked instance: whether it went backward."""
     story: tuple[Note, ...] = field(default=())
     heard: tuple[str, ...] = field(default=())
-    """The ids of the last events of persons that counted: one that comes again would count for another step."""
+    """The ids of the last commands of operators that took effect: a repeated one would count for another step."""
 
     def state(self, flow: Flow) -> str:
         """Return the consistent state that others may see; "" once an instance goes backward."""
         if self.status is Status.COMPLETED:
             return flow.states()[-1]
-        # An instance that goes back has no consistent state to show: some of its steps are undone, and others are not.
+        # An instance that goes back has no consistent state: some of its steps are undone, and others are not.
         is_backward = self.status in (Status.COMPENSATING, Status.COMPENSATED) or self.was_compensating
         return "" if is_backward else flow.states()[self.position]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What is to be sent: a step's work or its compensation."""
+    """A request for a step's work or its compensation."""
 
     queue: str
     instance: str
@@ -94,7 +94,7 @@ class Ask:
 
     @property
     def key(self) -> str:
-        """Names the work, whichever attempt this is: it is done once."""
+        """Identifies the work, at every attempt: it is done once."""
         return f"{self.instance}:{self.step}{':undo' if self.is_compensation else ''}"
 
 
@@ -110,14 +110,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeOut:
-    """What was waited for is overdue. `revision` is that of the instance when this was seen."""
+    """The awaited answer is overdue. `revision` is the instance's at that time."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A person says: try again; `skip`: go on as if the step, or its compensation, had been done by hand."""
+    """An operator's command to retry; `skip`: continue as if the step, or its compensation, had been done by hand."""
 
     skip: bool = False
     reason: str = ""
@@ -125,7 +125,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend:
-    """A person says: stop here. `compensate`: go backward instead."""
+    """An operator's command to stop. `compensate`: go backward instead."""
 
     reason: str
     compensate: bool = False
@@ -135,7 +135,7 @@ Event = Answer | TimeOut | Retry | Suspend
 
 
 def begin(flow: Flow, instance_id: str, data: Mapping[str, Any], now_ms: int) -> tuple[Instance, Ask]:
-    """Return a new instance with the first thing to ask for."""
+    """Return a new instance with its first request."""
     instance = Instance(
         id=instance_id,
         flow=flow.name,
@@ -152,7 +152,7 @@ def begin(flow: Flow, instance_id: str, data: Mapping[str, Any], now_ms: int) ->
 
 
 def advance(flow: Flow, instance: Instance, event: Event, now_ms: int) -> tuple[Instance, Ask | None]:
-    """Return what `event` makes of `instance`, and what to ask for then. An event that comes too late changes nothing."""
+    """Return the state of `instance` after `event`, and the next request. A late event changes nothing."""
     # An event that does not fit the status is late or repeated; it is no error, as events may come twice.
     handle = _TABLE.get((instance.status, type(event)))
     return (instance, None) if handle is None else handle(flow, instance, event, now_ms)
@@ -162,18 +162,19 @@ def obey_person(
     flow: Flow, instance: Instance, event: Retry | Suspend, event_id: str, now_ms: int
 ) -> tuple[Instance, Ask | None]:
     """Do as `advance`, once for each id; "": the event has none."""
-    # A person's event names no step, so that a repeated one would count for the next step (decision 0920).
+    # An operator's command names no step, so a repeated one would count for the next step (decision 0920).
     if event_id and event_id in instance.heard:
         return instance, None
     following, ask = advance(flow, instance, event, now_ms)
-    # Only events that counted are kept: one that changed nothing may change something when it is sent again later.
+    # Only commands that took effect are stored: one that changed nothing may change something when it is sent again
+    # later.
     if event_id and following is not instance:
         following = replace(following, heard=(*instance.heard[1 - _HEARD_KEPT :], event_id))
     return following, ask
 
 
 def asked(flow: Flow, instance: Instance) -> Ask | None:
-    """Return what the instance waits for, as it was asked."""
+    """Return the request that the instance awaits, as it was sent."""
     if instance.status not in (Status.RUNNING, Status.COMPENSATING):
         return None
     step = flow.steps[instance.position]
@@ -189,11 +190,11 @@ def asked(flow: Flow, instance: Instance) -> Ask | None:
     )
 
 
-# Each of these returns the next instance and what to ask for.
+# Each of these returns the next instance and the next request.
 
 
 def _done(flow: Flow, instance: Instance, event: Answer, now_ms: int) -> tuple[Instance, Ask | None]:
-    # The answer to an earlier attempt, or to a step that is done: the key tells them apart, whichever attempt it
+    # The answer to an earlier attempt, or to a step that is done: the key identifies them, whichever attempt it
     # answers.
     if not _is_waited_for(flow, instance, event):
         return instance, None
@@ -220,7 +221,7 @@ def _undone(flow: Flow, instance: Instance, event: Answer, now_ms: int) -> tuple
 
 
 def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tuple[Instance, Ask | None]:
-    # The answer may have come between the query for overdue instances and this event.
+    # The answer may have arrived between the query for overdue instances and this event.
     if event.revision != instance.revision or not 0 < instance.due_ms <= now_ms:
         return instance, None
     step = flow.steps[instance.position]
@@ -228,9 +229,9 @@ def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tup
     if instance.attempt <= step.retries:
         return _asking(flow, replace(told, attempt=instance.attempt + 1), now_ms)
     what = f"{'the compensation of ' if instance.status is Status.COMPENSATING else ''}{step.name} was not answered"
-    # A compensation is never given up for another one: only a person can say what to do then.
+    # A compensation is never abandoned for another one: only an operator can decide then.
     if instance.status is Status.RUNNING and step.on_timeout == "compensate":
-        # It may have been done, or be done yet: its own compensation is asked for too, and finds out.
+        # The step may have been done, or be done yet: its own compensation is requested, too, and finds out.
         return _backward(flow, replace(told, reason=what), instance.position, now_ms)
     return _parked(told, f"{what} after {instance.attempt} attempts", now_ms), None
 
@@ -241,7 +242,7 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
         instance, now_ms, "skipped by a person" if event.skip else "tried again by a person", step, event.reason
     )
     status = Status.COMPENSATING if instance.was_compensating else Status.RUNNING
-    # The attempts begin again: a person who has repaired the cause wants all of them.
+    # The attempts start again: an operator who has repaired the cause wants all of them.
     freed = replace(told, status=status, was_compensating=False, attempt=1)
     if not event.skip:
         return _asking(flow, freed, now_ms)
@@ -253,11 +254,12 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
 def _stop(flow: Flow, instance: Instance, event: Suspend, now_ms: int) -> tuple[Instance, Ask | None]:
     if not event.compensate:
         return _parked(_told(instance, now_ms, "parked by a person", reason=event.reason), event.reason, now_ms), None
-    # It goes back already, or was parked while it did.
+    # It already goes back, or was parked while it did.
     if instance.status is Status.COMPENSATING or instance.was_compensating:
         return instance, None
     told = _told(instance, now_ms, "cancelled by a person", reason=event.reason)
-    # With the present step, which may have been done though its answer has not come: its compensation finds out.
+    # Including the present step, which may have been done although its answer has not arrived: its compensation finds
+    # out.
     return _backward(flow, replace(told, reason=event.reason, was_compensating=False), instance.position, now_ms)
 
 
@@ -271,7 +273,7 @@ _TABLE: Mapping[tuple[Status, type], Callable[..., tuple[Instance, Ask | None]]]
     (Status.PARKED, Retry): _again,
     (Status.PARKED, Suspend): _stop,
 }
-"""All that can happen; what is not here changes nothing."""
+"""All transitions; an event that is not here changes nothing."""
 
 
 def _is_waited_for(flow: Flow, instance: Instance, event: Answer) -> bool:
@@ -286,7 +288,7 @@ def _forward(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask
 
 
 def _backward(flow: Flow, instance: Instance, position: int, now_ms: int) -> tuple[Instance, Ask | None]:
-    """Ask for the compensation of the last step at or before `position` that has one."""
+    """Request the compensation of the last step at or before `position` that has one."""
     # Steps without a compensation have nothing to undo, such as a question.
     while position >= 0 and flow.steps[position].compensation is None:
         position -= 1
@@ -307,7 +309,7 @@ def _asking(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask]
     patience_s = step.timeout_s
     if instance.attempt > 1:
         patience_s += step.backoff_s * 2 ** min(instance.attempt - 2, _MOST_DOUBLINGS)
-    # At least a millisecond: 0 means that nothing is waited for.
+    # At least a millisecond: 0 means that no answer is awaited.
     waiting = replace(instance, due_ms=now_ms + max(1, round(patience_s * 1000)), revision=instance.revision + 1)
     ask = asked(flow, waiting)
     assert ask is not None

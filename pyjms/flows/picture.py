@@ -1,4 +1,4 @@
-"""A definition, or where an instance stands in it, as an SVG picture. Pure."""
+"""Draws a definition, or the position of an instance in it, as SVG. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIP = (
 
 
 def draw(flow: Flow, instance: Instance | None = None) -> str:
-    """Return an SVG document: steps from left to right, compensations below, and of an instance what was done."""
+    """Return an SVG document: steps from left to right, compensations below, and the done steps of an instance."""
     width = 2 * _MARGIN + len(flow.steps) * (_WIDTH + _GAP) - _GAP
     height = _UNDO_TOP + _HEIGHT + 2 * _MARGIN + (0 if instance is None else _MARGIN + 24)
     title = f"{flow.title or flow.name}, version {flow.version}"
@@ -63,7 +63,7 @@ def _mark(flow: Flow, instance: Instance | None, index: int, *, backward: bool) 
     """Return the class of a step's box, or of its compensation's."""
     if instance is None:
         return ""
-    # A parked instance keeps which way it went, so that the mark is on the step or on its compensation.
+    # A parked instance knows its direction, so that the mark is on the step or on its compensation.
     went_back = instance.was_compensating or instance.status in (Status.COMPENSATING, Status.COMPENSATED)
     if index == instance.position and not instance.status.is_final and backward == went_back:
         return "parked" if instance.status is Status.PARKED else "now"

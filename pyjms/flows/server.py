@@ -1,4 +1,4 @@
-"""The clients of workflows: applications that begin or steer instances, and servers that do the work of steps."""
+"""The clients of workflows: applications that start or control instances, and servers that do the work of steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FlowClient:
-    """Sends events with `session`; in a transacted one they count from its commit on."""
+    """Sends events with `session`; in a transacted one they take effect with its commit."""
 
     def __init__(self, session: Session, *, events: str = EVENTS) -> None:
         self._session = session
@@ -30,18 +30,19 @@ class FlowClient:
     def start(
         self, flow: str, data: Mapping[str, Any] | None = None, *, version: int = 0, instance: str | None = None
     ) -> str:
-        """Have an instance begin; return its id. data: JSON's values. version 0: the newest that is deployed.
+        """Start an instance; return its id. data: JSON's values. version 0: the newest deployed one.
 
-        instance: an id of the application's own, without ``:``, at most 100 characters; the same one twice begins one instance.
+        instance: an id chosen by the application, without ``:``, at most 100 characters; the same one twice starts one
+        instance.
         """
         instance_id = instance or str(uuid.uuid4())
         self._send(start_message(self._session, instance_id, Start(flow=flow, version=version, data=data or {})))
         return instance_id
 
     def retry(self, instance: str, *, skip: bool = False, reason: str = "") -> None:
-        """Have a parked instance try its step, or compensation, again; `skip`: go on as if it had been done by hand.
+        """Make a parked instance retry its step, or compensation; `skip`: continue as if it had been done by hand.
 
-        reason: kept in the instance's history.
+        reason: stored in the instance's history.
         """
         self._send(event_message(self._session, instance, Retry(skip=skip, reason=reason)))
 
@@ -50,7 +51,7 @@ class FlowClient:
         self._send(event_message(self._session, instance, Suspend(reason=reason)))
 
     def cancel(self, instance: str, reason: str) -> None:
-        """Have an instance go back: what was done is compensated."""
+        """Compensate an instance: the done steps are undone."""
         self._send(event_message(self._session, instance, Suspend(reason=reason, compensate=True)))
 
     def _send(self, message: Message) -> None:
@@ -64,14 +65,15 @@ StepWork = Callable[[Mapping[str, Any], Unit], "Mapping[str, Any] | None"]
 
 
 class StepServer(RecoverableServer):
-    """Serves the queue of a step, or that of its compensation.
+    """Serves the queue of a step, or of its compensation.
 
-    work: gets the instance's data and the `Unit`; returns what it adds to the data. `StepRefused` makes the instance go back
-    (a compensation that raises it is parked for a person); any other error rolls back, and the step is tried again.
+    work: gets the instance's data and the `Unit`; returns the values to add to the data. `StepRefused` makes the
+    instance go back (a compensation that raises it is parked for a person); any other error rolls back, and the step is
+    tried again.
 
-    database, shared: as for `RecoverableServer`. With a database a step is done once, however often it is asked for; a compensation
-    undoes only what was done, and a step that is asked for after its compensation is refused. Step and compensation must
-    use the same database for that. Without a database work may be repeated.
+    database, shared: as for `RecoverableServer`. With a database a step is done once, however often it is requested; a
+    compensation undoes only a step that was done, and a step that is requested after its compensation is refused. Step
+    and compensation must use the same database for that. Without a database work may be repeated.
     """
 
     def __init__(
@@ -91,10 +93,10 @@ class StepServer(RecoverableServer):
         try:
             data = read_content(request)
         except ValueError as error:
-            # Trying again would not make it readable: the instance goes back, instead of the request becoming a dead
-            # letter unnoticed.
+            # A retry would not make it readable: the instance goes back, instead of the request being dead-lettered
+            # unnoticed.
             return reply_message(unit.session, Answer(key=key, is_refused=True, reason=str(error)))
-        # A compensation may be asked for after a time-out, when nobody knows whether the step was done: the table of
+        # A compensation may be requested after a time-out, when it is unknown whether the step was done: the table of
         # replies knows.
         if key.endswith(_UNDO) and unit.connection is not None and not self._was_done(key.removesuffix(_UNDO), unit):
             _log.info("%s has nothing to undo", key)
@@ -102,8 +104,8 @@ class StepServer(RecoverableServer):
         return reply_message(unit.session, self._outcome(key, data, unit))
 
     def _outcome(self, key: str, data: Mapping[str, Any], unit: Unit) -> Answer:
-        # The work of a refused step is undone, but the refusal is kept in the same transaction; so the work has a
-        # savepoint of its own.
+        # The work of a refused step is undone, but the refusal is stored in the same transaction; so the work has its
+        # own savepoint.
         savepoint = None if unit.connection is None else unit.connection.begin_nested()
         try:
             added = self._step_work(data, unit)
@@ -116,7 +118,7 @@ class StepServer(RecoverableServer):
         return Answer(key=key, data=added or {})
 
     def _was_done(self, key: str, unit: Unit) -> bool:
-        """Say whether the step was done; one that was not asked for yet will be refused from now on."""
+        """Say whether the step was done; a step that was not requested yet will be refused from now on."""
         assert self._replies is not None
         known = self._replies.find(unit.connection, key)
         if known is None:

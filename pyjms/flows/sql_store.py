@@ -1,4 +1,4 @@
-"""The store of workflows in a database: SQLite, PostgreSQL, or what else SQLAlchemy knows."""
+"""The store of workflows in a database: SQLite, PostgreSQL, or another that SQLAlchemy supports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _instances = sa.Table(
     sa.Column("due_ms", sa.BigInteger, nullable=False, index=True),
     sa.Column("changed_ms", sa.BigInteger, nullable=False, index=True),
     sa.Column("document", sa.UnicodeText, nullable=False),
-    # Pages of one definition, and the counts, without a look at all that have ended.
+    # For pages of one definition, and counts, without reading all ended instances.
     sa.Index("ix_pyjms_flow_instances_page", "flow", "changed_ms"),
     sa.Index("ix_pyjms_flow_instances_status_page", "flow", "status", "changed_ms"),
 )
@@ -49,10 +49,10 @@ _T = TypeVar("_T")
 
 
 def check_url(url: str) -> None:
-    """Look whether SQLAlchemy, with what is installed here, understands a URL. Raises `FlowException`."""
+    """Check that SQLAlchemy, as installed here, understands a URL. Raises `FlowException`."""
     try:
         made = sa.make_url(url)
-        # Tells of a driver that is not installed, without connecting.
+        # Reports a missing driver, without connecting.
         made.get_dialect().import_dbapi()
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise FlowException(f"that is no database for workflows: {error}; write such as sqlite:///flows.db") from error
@@ -61,7 +61,7 @@ def check_url(url: str) -> None:
 
 def _refuse_memory(url: sa.URL) -> None:
     path = url.database or ":memory:"
-    # These are SQLite's spellings of a database in memory; with a shared cache, all threads see the same one.
+    # SQLite's spellings of a database in memory; with a shared cache, all threads see the same one.
     in_memory = ":memory:" in path or url.query.get("mode") == "memory"
     if url.get_backend_name() == "sqlite" and in_memory and url.query.get("cache") != "shared":
         raise FlowException(
@@ -71,15 +71,15 @@ def _refuse_memory(url: sa.URL) -> None:
 
 
 class SqlFlowStore(FlowStore):
-    """Keeps definitions in ``pyjms_flows`` and instances in ``pyjms_flow_instances``; makes the tables if needed."""
+    """Stores definitions in ``pyjms_flows`` and instances in ``pyjms_flow_instances``; creates the tables if needed."""
 
     def __init__(self, url: str) -> None:
         """Open the database. Raises `FlowException`."""
         try:
             _refuse_memory(sa.make_url(url))
-            self._engine = sa.create_engine(url, hide_parameters=True)  # they are what instances know
+            self._engine = sa.create_engine(url, hide_parameters=True)  # the parameters are the data of instances
             if self._engine.dialect.name == "sqlite":
-                # For each connection of the pool, as pragmas are those of one connection.
+                # For each connection of the pool, as pragmas belong to a connection.
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
             _metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
@@ -91,11 +91,11 @@ class SqlFlowStore(FlowStore):
     def deploy(self, flow: Flow) -> None:
         document = write_flow_document(flow)
         row = {"name": flow.name, "version": flow.version, "document": document}
-        # Looked up first, as most deployments repeat what is there.
+        # Looked up first, as most deployments repeat an existing version.
         known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one_or_none())
         if known is None and self._insert_flow(row):
             return
-        # Another process may have deployed this version between the two statements; what counts is what it wrote.
+        # Another process may have deployed this version between the two statements; its definition counts.
         known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one())
         if known != document:
             raise FlowException(
@@ -116,17 +116,18 @@ class SqlFlowStore(FlowStore):
     def keep(self, begun: Sequence[Instance], changed: Sequence[tuple[Instance, int]]) -> bool:
         rows = [_row(each) for each in begun]
         changes = [_row(each) | {"same_id": each.id, "same_revision": revision} for each, revision in changed]
-        changes.sort(key=lambda each: str(each["id"]))  # two engines lock rows in the same order
+        # the same order in all engines, so that row locks cannot deadlock
+        changes.sort(key=lambda each: str(each["id"]))
         try:
             with self._engine.connect() as connection, connection.begin() as transaction:
-                # One row fewer than asked for: an instance has another revision by now, so nothing of the batch may
+                # One row fewer than expected: an instance has another revision now, so no change of the batch may
                 # count.
                 if changes and connection.execute(_CHANGE, changes).rowcount != len(changes):
                     transaction.rollback()
                     return False
                 if rows:
                     connection.execute(_instances.insert(), rows)
-        # Another engine has begun one of the new instances.
+        # Another engine has started one of the new instances.
         except IntegrityError:
             return False
         except SQLAlchemyError as error:
@@ -188,7 +189,7 @@ class SqlFlowStore(FlowStore):
             raise FlowStoreException(f"the store of workflows failed: {error}") from error
 
     def _insert_flow(self, row: dict[str, Any]) -> bool:
-        """Return False when this version is there."""
+        """Return False when this version exists."""
         try:
             with self._engine.begin() as connection:
                 connection.execute(_flows.insert().values(row))
@@ -224,7 +225,7 @@ def _row(instance: Instance) -> dict[str, Any]:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # WAL lets readers look while an engine writes; FULL, as the queue is committed on the word of this database;
-    # engines wait for each other's writes.
+    # WAL lets readers work while an engine writes; FULL, as the queue is committed after this database; engines wait
+    # for each other's writes.
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
         connection.execute(f"PRAGMA {pragma}")

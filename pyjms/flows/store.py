@@ -1,4 +1,4 @@
-"""Where definitions and instances are kept: a contract, so that programs without SQLAlchemy can read what it says."""
+"""The contract of stores for definitions and instances, so that programs without SQLAlchemy can import it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class FlowStore(ABC):
-    """Shared by any number of engines. All methods raise `FlowException` when the database cannot do it."""
+    """Shared by any number of engines. All methods raise `FlowException` when the database fails."""
 
     @abstractmethod
     def deploy(self, flow: Flow) -> None:
-        """Keep a definition. Raises `FlowException` when this version is there with another content."""
+        """Store a definition. Raises `FlowException` when this version exists with another content."""
 
     @abstractmethod
     def flow(self, name: str, version: int = 0) -> Flow:
@@ -30,22 +30,23 @@ class FlowStore(ABC):
 
     @abstractmethod
     def keep(self, begun: Sequence[Instance], changed: Sequence[tuple[Instance, int]]) -> bool:
-        """Keep new instances, and next states of others that were at a revision: all in one transaction, or nothing.
+        """Store new instances, and next states of others at a revision: all in one transaction, or nothing.
 
-        Return False, with nothing kept, when one of the new ids is there already, or somebody was quicker with another.
+        Return False, with nothing stored, when one of the new ids exists, or another engine was quicker with an
+        instance.
         """
 
     def add(self, instance: Instance) -> bool:
-        """Keep a new instance; return False when one of this id is there."""
+        """Store a new instance; return False when its id exists."""
         return self.keep([instance], ())
 
     def replace(self, instance: Instance, revision: int) -> bool:
-        """Keep the next state of an instance that was at `revision`; return False when somebody was quicker."""
+        """Store the next state of an instance that was at `revision`; return False when another writer was quicker."""
         return self.keep((), [(instance, revision)])
 
     @abstractmethod
     def find_all(self, ids: Sequence[str]) -> Mapping[str, Instance]:
-        """Return those of the instances that are there, by id."""
+        """Return the existing instances among `ids`, by id."""
 
     def find(self, instance_id: str) -> Instance | None:
         """Return an instance, or None."""
@@ -57,7 +58,7 @@ class FlowStore(ABC):
 
     @abstractmethod
     def next_due_ms(self) -> int | None:
-        """Return when the next answer will be overdue, in milliseconds since 1970 UTC; None: nothing is waited for."""
+        """Return when the next answer will be overdue, in milliseconds since 1970 UTC; None: no answer is awaited."""
 
     @abstractmethod
     def instances(
@@ -69,15 +70,15 @@ class FlowStore(ABC):
         offset: int = 0,
         order: InstanceOrder | None = None,
     ) -> Sequence[Instance]:
-        """Return instances, those that changed last first if `order` says nothing else."""
+        """Return instances, by default the last changed first."""
 
     @abstractmethod
     def count(self, *, flow: str | None = None, status: Status | None = None) -> int:
-        """Return how many instances there are."""
+        """Return the number of instances."""
 
     @abstractmethod
     def counts(self) -> Mapping[tuple[str, Status], int]:
-        """Return how many instances there are, by the name of the definition and the status."""
+        """Return the number of instances, by the name of the definition and the status."""
 
     @abstractmethod
     def ids(self) -> Sequence[str]:
@@ -85,7 +86,7 @@ class FlowStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close what the store has open. May be repeated."""
+        """Close the store's resources. May be repeated."""
 
 
 def open_store(url: str) -> FlowStore:
@@ -95,7 +96,7 @@ def open_store(url: str) -> FlowStore:
 
 
 def check_store_url(url: str) -> None:
-    """Look whether `url` is one that `open_store` may open, without connecting. Raises `FlowException`."""
+    """Check that `url` is one that `open_store` may open, without connecting. Raises `FlowException`."""
     _sql_store().check_url(url)
 
 

@@ -1,6 +1,6 @@
-"""Forwarding between sites: a queue here, destinations there, each message once, whatever dies on the way.
+"""Forwarding between sites: from a local queue to remote destinations, each message exactly once, even after crashes.
 
-On two transacted sessions of any two providers of the SPI; how it is used is in docs/how-to/forwarding.md.
+Works on two transacted sessions of any two SPI providers; docs/how-to/forwarding.md describes its use.
 """
 
 from pyjms.forwarding.runner import RouteThread

@@ -14,7 +14,7 @@ from pyjms.spi.routes import RouteRequest, RouteRunner, RouteState, RouteStatist
 
 
 class ForwardRunner(RouteRunner):
-    """Each message of a queue to each of some targets."""
+    """Moves each message of a queue to each of its targets."""
 
     def check(self, request: RouteRequest) -> None:
         _read(request)
@@ -22,7 +22,7 @@ class ForwardRunner(RouteRunner):
     def start(self, request: RouteRequest) -> RunningRoute:
         settings, targets = _read(request)
         transfer = Transfer(settings, to_all(targets), lambda: targets, request.clock)
-        # Before its thread starts: a route that was paused must not take a message after a restart.
+        # Before its thread starts: a paused route must not take a message after a restart.
         transfer.set_paused(request.is_paused)
         return RouteThread(transfer, request.on_failure)
 
@@ -50,7 +50,7 @@ class RouteThread(RunningRoute):
         self._transfer = transfer
         self._on_failure = on_failure
         self._is_stopped = False
-        # A daemon: a site that does not answer must not keep the process from ending.
+        # A daemon: a site that does not answer must not keep the process alive.
         self._thread = Thread(target=self._run, name=f"pyjms route {transfer.settings.name}", daemon=True)
         self._thread.start()
 
@@ -63,7 +63,8 @@ class RouteThread(RunningRoute):
         except Exception as error:
             self._transfer.counters.failed(f"{type(error).__name__}: {error}")
             _log.exception("PYJMS-ROUTE route %s has ended by a fault", name)
-        # The owner is told on this thread, after the transfer has let its connections go; it may call stop from there.
+        # The owner is called on this thread, after the transfer has closed its connections; it may call stop from
+        # there.
         failure = self._transfer.counters.statistics()
         if failure.state is RouteState.FAILED and self._on_failure is not None:
             self._on_failure(failure.last_error or "")
@@ -97,7 +98,7 @@ class RouteThread(RunningRoute):
 
     def statistics(self) -> RouteStatistics:
         seen = self._transfer.counters.statistics()
-        # The transfer leaves its state as it was when it was halted; only a failure outlives a stop.
+        # A halted transfer keeps its state; only a failure remains visible after a stop.
         if self._is_stopped and seen.state is not RouteState.FAILED:
             self._transfer.counters.state = RouteState.STOPPED
             return self._transfer.counters.statistics()

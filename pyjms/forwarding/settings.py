@@ -19,25 +19,25 @@ from pyjms.spi.url import ProviderUrl
 
 
 class Guarantee(Enum):
-    """What can be said of a message when anything may die at any moment."""
+    """The delivery guarantee of a route, whatever crashes."""
 
     ONCE_ONLY = "once only"
-    """Each message is at each of its targets exactly once."""
+    """Each message reaches each of its targets exactly once."""
     AT_LEAST_ONCE = "at least once"
-    """No message is lost; those of one batch may be at a target twice after a crash between two commits."""
+    """No message is lost; those of one batch may reach a target twice after a crash between two commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A message system that a route connects to: by its URL, or by the function that the route's owner gives."""
+    """A message system that a route connects to: by its URL, or by a function of the route's owner."""
 
     url: str
-    """Also its name in messages; without a password."""
+    """The URL without a password; also its name in messages."""
     user_name: str | None = None
     # Kept out of the representation, which may go into logs.
     password: str | None = field(default=None, repr=False)
     opens: Callable[[ConnectionEvents], ProviderConnection] | None = field(default=None, repr=False)
-    """What connects instead of the provider of the URL: for a broker that is here, and that its own route needs no URL for."""
+    """Connects instead of the URL's provider: for the local broker, for which its own route needs no URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Target:
     site: Site
     address: Address
     duplicate_property: str | None = None
-    """The property by which the site recognizes what it has already; None: as its provider is known to do."""
+    """The property by which the site recognizes duplicates; None: the known one of its provider."""
 
     def __str__(self) -> str:
         return f"{self.address.name} at {self.site.url}"
@@ -55,30 +55,32 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteSettings:
-    """How a route works. Times are in milliseconds."""
+    """The settings of a route. Times are in milliseconds."""
 
     name: str
     """Part of every duplicate id: two routes with the same name between the same queues count as one."""
     source: Target
     selector: str | None = None
-    """Take only these messages; None: all."""
+    """Take only messages that match; None: all."""
     batch: int = 100
-    """Messages of one transaction at most."""
+    """The maximum number of messages in one transaction."""
     linger_ms: int = 0
-    """How long a batch that is not full waits for more; 0: it goes as soon as the source is empty."""
+    """How long an incomplete batch waits for more messages; 0: it is sent as soon as the source is empty."""
     back_off: BackOff = field(default_factory=BackOff)
     hops_max: int = 16
-    """Through how many routes a message may go: an end for messages that go round in circles."""
+    """The maximum number of routes that a message may pass: ends circles."""
     undeliverable: str | None = None
-    """The queue at the source's site for messages that a target refuses; None: they block the route, and keep their place."""
+    """The queue at the source's site for messages that a target refuses; None: they block the route, and keep their
+    place.
+    """
     require: Guarantee = Guarantee.AT_LEAST_ONCE
-    """A route that can give less is refused."""
+    """A route with a weaker guarantee is refused."""
     attempts: int = 5
     """How often a message that was rolled back alone is tried before it counts as refused."""
 
 
 HERE: Final = "here"
-"""What stands for the URL of the broker that runs the route."""
+"""Replaces the URL of the broker that runs the route."""
 
 COMMON: Final = (
     "url",
@@ -95,13 +97,13 @@ COMMON: Final = (
     "require",
     "attempts",
 )
-"""The settings that all kinds of routes have."""
+"""The settings common to all kinds of routes."""
 
 _LONGEST_MS: Final = 86_400_000
 
 
 class Described:
-    """Reads one request; problems are collected, and told by `finish`."""
+    """Reads one request; collects problems, which `finish` raises."""
 
     def __init__(self, request: RouteRequest, own: tuple[str, ...]) -> None:
         """`own`: the settings of this kind of route."""
@@ -123,7 +125,7 @@ class Described:
             raise RouteError(f"the route {self._request.name!r} cannot be run: {'; '.join(self.problems)}")
 
     def text(self, name: str) -> str | None:
-        """Return a text; None: it is not given."""
+        """Return a text; None if it is absent."""
         value = self._settings.get(name)
         if value is None or (isinstance(value, str) and value):
             return value
@@ -132,21 +134,23 @@ class Described:
 
     def _number(self, name: str, default: int, least: int, most: int) -> int:
         value = self._settings.get(name, default)
-        # A bool is an int in Python, and true in the settings is no number.
+        # A bool is an int in Python, but true in the settings is no number.
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         self.problems.append(f"{name}: write a number from {least} to {most}")
         return default
 
     def site(self, url: str | None, place: str = "url", user: str | None = None, password: str | None = None) -> Site:
-        """Return the site of a URL, None: the broker that asks; its provider must be there, and find nothing wrong with it."""
+        """Return the site of a URL (None: the broker that runs the route); the provider must be installed and accept
+        the URL.
+        """
         if url is None or url == HERE:
             if self._request.here is None:
                 self.problems.append(f"{place}: name the broker, as in stomp://127.0.0.1:61613")
             return Site(url=HERE, opens=self._request.here)
         try:
             parsed = ProviderUrl.parse(url)
-            # An unknown option is told here, when the route is created, and not only when it connects.
+            # An unknown option is reported here, when the route is created, and not only when it connects.
             find_provider(parsed.scheme).check_url(parsed)
         except ProviderError as error:
             self.problems.append(f"{place}: {error.reason}")
@@ -179,7 +183,7 @@ class Described:
         )
 
     def route(self) -> RouteSettings:
-        """Return what is common to all kinds of routes."""
+        """Return the settings common to all kinds of routes."""
         settings = self._settings
         source = self.text("source")
         if source is None:
@@ -211,45 +215,45 @@ class Described:
         )
 
     def attempt(self, place: str, look: Callable[[], object]) -> None:
-        """Note what is wrong by `look`."""
+        """Record the error that `look` raises, if any."""
         try:
             look()
         except ProviderError as error:
             self.problems.append(f"{place}: {error.reason}")
 
 
-# No limit in practice, yet a bound: each success doubles the size.
+# No limit in practice, but a bound: each success doubles the size.
 _ALL: Final = 1 << 30
 
 
 class AdaptiveBatchSize:
-    """Halved by each failure, down to one message, and doubled by each success. One thread."""
+    """Halved by each failure, down to one message, and doubled by each success. For one thread."""
 
     def __init__(self) -> None:
         self.most = _ALL
-        """Messages of one transaction, for the time being."""
+        """The present maximum number of messages in one transaction."""
 
     def succeeded(self) -> None:
-        """Hear that so much got in."""
+        """Record a successful transaction."""
         self.most = min(self.most * 2, _ALL)
 
     def failed(self, tried: int) -> bool:
-        """Hear that so much did not get in; return whether less can be tried."""
-        # Half of what was tried, as the present size may be far above that.
+        """Record a failure with `tried` messages; return whether a smaller transaction can be tried."""
+        # Half of the failed number, as the present size may be far above it.
         self.most = max(tried // 2, 1)
         return tried > 1
 
 
 class RouteCounters:
-    """Counts since the start. Each number is written by one thread, so that nobody needs a lock to read it."""
+    """Counts since the start. Each number is written by one thread, so reads need no lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.state = RouteState.RUNNING
         self.guarantee: Guarantee | None = None
-        """None: not all sites were reached yet."""
+        """None: not all sites have been reached yet."""
         self.has_begun = False
-        """Whether it could take messages once; until then, that there are none is not known."""
+        """Whether the route has been able to receive messages; until then an empty source is not certain."""
         self.waiting = 0
         self.details: Mapping[str, int] = {}
         self._forwarded = self._sent = self._undeliverable = self._expired = self._failures = 0
@@ -263,19 +267,19 @@ class RouteCounters:
         self._expired += expired
 
     def attempt_failed(self, reason: str) -> None:
-        """Hear that something was tried in vain, and will be tried again."""
+        """Record a failed attempt that will be repeated."""
         self._failures += 1
         self._last_error = (reason, self._clock.time_ms())
-        # The next message that comes through sets it to RUNNING again.
+        # The next message that is forwarded sets it to RUNNING again.
         self.state = RouteState.AWAY
 
     def failed(self, reason: str) -> None:
-        """Hear that the route has ended by an error."""
+        """Record that an error has ended the route."""
         self._last_error = (reason, self._clock.time_ms())
         self.state = RouteState.FAILED
 
     def statistics(self) -> RouteStatistics:
-        """Return all of it."""
+        """Return all counters."""
         reason, at_ms = self._last_error or (None, None)
         return RouteStatistics(
             state=self.state,

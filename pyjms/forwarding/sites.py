@@ -1,4 +1,4 @@
-"""The sites of a route: a connection with its session, the source that messages come from, and the sinks they go to."""
+"""The sites of a route: a connection with its session, the source of the messages, and the sinks."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 
 _DETECTORS = {"pyjms": "JMS_pyjms_duplicateId", "ActiveMQ Artemis": "_AMQ_DUPL_ID"}
-"""By the beginning of a provider's name, the property by which it finds duplicates."""
+"""The property by which a provider detects duplicates, by the beginning of the provider's name."""
 DUPLICATE_PROPERTIES = frozenset(_DETECTORS.values())
-"""All of these: what makes a message a duplicate where it has been before."""
+"""All of these properties: they make a message a duplicate where it has been before."""
 
 
 def duplicate_property_of(provider_name: str) -> str | None:
-    """Return the property by which a provider finds duplicates, as far as is known; None: it finds none."""
+    """Return the property by which a provider is known to detect duplicates; None if it does not."""
     return next((name for title, name in _DETECTORS.items() if provider_name.startswith(title)), None)
 
 
@@ -60,17 +60,17 @@ def connect(site: Site, clock: Clock, on_exception: Callable[[ProviderError], No
 
 
 class _Events:
-    """What a provider tells of by itself."""
+    """Receives the connection problems that a provider reports by itself."""
 
     def __init__(self, tell: Callable[[ProviderError], None]) -> None:
         self.on_exception = tell
 
 
 class RouteConnection:
-    """Owned by the thread of the route; only `end` may come from another one."""
+    """A connection owned by the route's thread; only `end` may be called from another one."""
 
     def __init__(self, site: Site, clock: Clock, wake: Callable[[], None]) -> None:
-        """`wake` is called when the provider tells that the connection has a problem."""
+        """`wake` is called when the provider reports a problem of the connection."""
         self.site = site
         self._clock = clock
         self._wake = wake
@@ -79,14 +79,14 @@ class RouteConnection:
         self._session: ProviderSession | None = None
         self._is_over = False
         self.problem: ProviderError | None = None
-        """What the provider has told of the present connection."""
+        """The problem that the provider has reported of the present connection."""
         self.is_known = False
         """Whether it was ever connected."""
         self.provider_name = ""
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, for all that is known."""
+        """Whether there is a connection without known problems."""
         return self._session is not None
 
     @property
@@ -97,20 +97,23 @@ class RouteConnection:
         return self._connection
 
     def session(self) -> ProviderSession:
-        """Return the session; connect first if there is none. Raises `RouteError` when that is in vain, `ProviderError`."""
+        """Return the session; connect first if there is none. Raises `RouteError` when a retry cannot help, otherwise
+        `ProviderError`.
+        """
         session = self._session
         if session is None:
-            # Cleared before the connect: the provider may tell of a problem of the new connection before this call
+            # Cleared before the connect: the provider may report a problem of the new connection before this call
             # returns.
             self.problem = None
             try:
                 connection = connect(self.site, self._clock, self._tell)
             except (UrlError, MissingProviderError) as error:
-                # A wrong URL or a provider that is not installed stays so: the route ends instead of trying again.
+                # A wrong URL or a missing provider is permanent: the route ends instead of retrying.
                 raise RouteError(f"{self.site.url} cannot be used: {error.reason}") from error
             with self._lock:
-                # The lock orders this against end(): either end() finds the connection and closes it, or this thread sees
-                # that the route is over. Connecting and closing may wait for the network, and stay outside of it.
+                # The lock orders this against end(): either end() finds the connection and closes it, or this thread
+                # sees that the route is over. Connecting and closing may wait for the network, and happen outside of
+                # it.
                 is_wanted = not self._is_over
                 if is_wanted:
                     self._connection = connection
@@ -120,7 +123,7 @@ class RouteConnection:
             try:
                 session = self._session = self._open_session(connection)
             except Exception:
-                self.drop()  # each attempt would leave one more
+                self.drop()  # otherwise each attempt would leave one more connection open
                 raise
         return session
 
@@ -136,27 +139,26 @@ class RouteConnection:
         return session
 
     def _tell(self, problem: ProviderError) -> None:
-        # This runs on a thread of the provider. The problem is stored before the route's thread is woken to look at it.
+        # This runs on a thread of the provider. The problem is stored before the route's thread is woken to check for
+        # it.
         self.problem = problem
         self._wake()
 
     def drop(self) -> None:
-        """Close the connection: what was received comes again, what was not committed is rolled back."""
+        """Close the connection: received messages are redelivered, uncommitted work is rolled back."""
         with self._lock:
             connection, self._connection = self._connection, None
         self._session = None
         if connection is not None:
-            # Whether it closes well does not matter: the site takes back what was not settled on a lost connection,
-            # too.
+            # A failed close does no harm: the site takes back unsettled messages of a lost connection, too.
             with suppress(ProviderError):
                 connection.close()
 
     def end(self) -> None:
-        """Let a call that waits come back, and no connection be made any more. Any thread."""
+        """Make a waiting call return, and prevent new connections. Any thread."""
         with self._lock:
             self._is_over = True
-            # The connection stays in its place, for the route's thread to drop: this thread only makes its waiting call
-            # return.
+            # The route's thread drops the connection later: this thread only makes its waiting call return.
             connection = self._connection
         if connection is not None:
             with suppress(ProviderError):
@@ -172,47 +174,49 @@ _OF_THE_SITE = (
     ResourceError,
     RolledBackError,
 )
-"""What says nothing of the message: the site is away, full, or not set up; all other messages would fare alike."""
+"""Errors that say nothing about the message: the site is unreachable, full, or not set up; all other messages would
+fail, too.
+"""
 _LOST = (ClosedError, ConnectionLostError, InDoubtError)
-# A bound for the memory: ten times the largest batch that the settings allow.
+# A bound for memory: ten times the largest batch that the settings allow.
 _REMEMBERED_MAX = 100_000
 
 
 def is_refusal(error: ProviderError) -> bool:
-    """Whether an error of a send is about that message, so that trying it again is in vain."""
+    """Say whether an error of a send concerns that message, so that a retry is useless."""
     return not isinstance(error, _OF_THE_SITE)
 
 
 class Sink:
-    """The end of a route at one site. One thread."""
+    """The end of a route at one site. For one thread."""
 
     def __init__(self, link: RouteConnection, attempts: int) -> None:
         self.link = link
         self._attempts = attempts
         self._batch_size = AdaptiveBatchSize()
         self._failures = 0
-        # A counter and not a set: a producer may have sent two messages of one id, and each is one delivery to be
+        # A counter and not a set: a producer may have sent two messages with one id, and each is one delivery to be
         # skipped.
         self._arrived: Counter[str] = Counter()
         self.sent = 0
 
     @property
     def duplicate_property(self) -> str | None:
-        """How the site finds duplicates; None: it does not, or was never connected."""
+        """The site's property for duplicate detection; None if it has none, or was never connected."""
         return duplicate_property_of(self.link.provider_name)
 
     def deliver(self, pieces: Sequence[Piece]) -> None:
-        """Have all of them at the site when this returns, or refused; may be called again after an error.
+        """Deliver all pieces to the site, or mark them as refused, before returning; may be repeated after an error.
 
-        Raises `ProviderError`: nothing more is known than that the site is not there, or has no room.
+        Raises `ProviderError` when the site is unreachable or has no room.
         """
         waiting = [piece for piece in pieces if not (piece.is_done or self._has_arrived(piece))]
         if not waiting:
             return
         session = self._session()
         while waiting:
-            # The size is halved while transactions fail, so that a site with little room takes some of the batch, and a
-            # message that the site refuses is found alone.
+            # The size is halved while transactions fail, so that a site with little room accepts a part of the batch,
+            # and a message that the site refuses is isolated.
             some = _with_different_identities(waiting[: self._batch_size.most])
             try:
                 self._commit(session, some)
@@ -222,19 +226,20 @@ class Sink:
             else:
                 self._batch_size.succeeded()
                 self._failures = 0
-            # The pieces of one transaction are done together, so the first one tells for all.
+            # The pieces of one transaction are delivered together, so the first one represents all.
             waiting = waiting if not some[0].is_done else waiting[len(some) :]
 
     def _session(self) -> ProviderSession:
-        # The provider may have told of the loss while the sink was idle; a send by that connection would fail for
-        # nothing.
+        # The provider may have reported the loss while the sink was idle; a send on that connection would fail.
         if self.link.problem is not None:
             self.link.drop()
         return self.link.session()
 
     def _look_at(self, tried: Sequence[Piece], error: ProviderError) -> None:
-        """Have less be tried next, or give up the one piece that the site refuses. Raises `error` when it must wait for another time."""
-        # A rollback at the commit does not say which message caused it, nor whether there was no room.
+        """Try fewer pieces next, or mark the single piece that the site refuses. Raises `error` when a later attempt is
+        needed.
+        """
+        # A rollback at the commit does not say which message caused it, or whether there was no room.
         may_fit = is_refusal(error) or isinstance(error, (ResourceError, RolledBackError))
         if may_fit and self._batch_size.failed(len(tried)) and self._is_well:
             return
@@ -243,7 +248,7 @@ class Sink:
         if len(tried) > 1 or not self._is_well:
             raise error
         (piece,) = tried
-        # A site over a wire says at the commit that it is full; that is no more the message's fault than at the send.
+        # A remote site reports at the commit that it is full; that is no more the message's fault than at the send.
         self._failures += isinstance(error, RolledBackError) and not isinstance(error.__cause__, ResourceError)
         if not (is_refusal(error) or self._failures >= self._attempts):
             raise error
@@ -252,19 +257,18 @@ class Sink:
         piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
 
     def _commit(self, session: ProviderSession, pieces: Sequence[Piece]) -> None:
-        # Known only since the connection was made, so the envelopes are built for each attempt.
+        # Known only after connecting, so the envelopes are built for each attempt.
         found_by = self.duplicate_property
         for piece in pieces:
             session.send(piece.envelope(found_by))
         session.commit()
-        # Only after the commit: if its outcome is not known, the pieces are sent again, and the site drops those that
-        # it has.
+        # Only after the commit: if its outcome is unknown, the pieces are sent again, and the site drops duplicates.
         self.sent += len(pieces)
         for piece in pieces:
             piece.is_done = piece.is_there = True
 
     def _has_arrived(self, piece: Piece) -> bool:
-        """Whether the site has it by a unit that the source did not settle; then it counts as done."""
+        """Whether the site received it in a unit that the source did not settle; then it counts as delivered."""
         if piece.identity is None or piece.identity not in self._arrived:
             return False
         self._arrived[piece.identity] -= 1
@@ -275,11 +279,11 @@ class Sink:
 
     @property
     def _is_well(self) -> bool:
-        """Whether the connection is as it was, for all that is known."""
+        """Whether the connection has no known problems."""
         return self.link.is_open and self.link.problem is None
 
     def _undo(self, session: ProviderSession, error: ProviderError) -> None:
-        # A lost connection has rolled its transaction back; another attempt needs another connection.
+        # A lost connection has rolled its transaction back; another attempt needs a new connection.
         if isinstance(error, _LOST):
             self.link.drop()
             return
@@ -289,19 +293,20 @@ class Sink:
             self.link.drop()
 
     def not_settled(self, pieces: Sequence[Piece]) -> None:
-        """Remember what is here, as the source hands it out again."""
+        """Remember the delivered pieces, as the source will redeliver their messages."""
         for piece in pieces:
-            # A piece that was refused is not remembered: when it comes again it is to be tried again.
+            # A refused piece is not remembered: when its message is redelivered, it is tried again.
             if piece.is_there and piece.identity is not None:
                 self._arrived[piece.identity] += 1
-        while len(self._arrived) > _REMEMBERED_MAX:  # what never came again: it expired, or somebody took it away
+        # entries whose message was never redelivered: it expired, or another consumer took it
+        while len(self._arrived) > _REMEMBERED_MAX:
             self._arrived.pop(next(iter(self._arrived)))
 
 
 def _with_different_identities(pieces: Sequence[Piece]) -> Sequence[Piece]:
-    """Return the first pieces, up to one that has the identity of another.
+    """Return the first pieces, up to one with the identity of an earlier one.
 
-    A site can judge whether a message is a duplicate only when the other one has arrived, so not within one transaction.
+    A site can detect a duplicate only after the commit of the first message, so not within one transaction.
     """
     seen: set[str] = set()
     for number, piece in enumerate(pieces):
@@ -314,7 +319,7 @@ def _with_different_identities(pieces: Sequence[Piece]) -> Sequence[Piece]:
 
 
 class Source:
-    """The source's end of a route. One thread."""
+    """The source's end of a route. For one thread."""
 
     def __init__(
         self,
@@ -325,7 +330,9 @@ class Source:
         is_over: Callable[[], bool],
         on_open: Callable[[], None],
     ) -> None:
-        """`is_over` says when to stop waiting; the thread that makes it true sets `signal`. `on_open` is called when receiving begins."""
+        """`is_over` says when to stop waiting; the thread that makes it true sets `signal`. `on_open` is called when
+        receiving starts.
+        """
         self._on_open = on_open
         self._settings = settings
         self.link = link
@@ -341,18 +348,18 @@ class Source:
         self._may_have_named = True
         self._batch_size = AdaptiveBatchSize()
         self.gives_ids = True
-        """Whether messages without an id are given one: it is of use only where duplicates are found by it."""
+        """Whether messages without an id get one: useful only where it serves duplicate detection."""
 
     def open(self) -> None:
-        """Begin to receive, unless it has. Raises `ProviderError`."""
-        # New rules of a router may need ids for the first time; then this end is opened again with the second consumer.
+        """Start to receive, unless it has started. Raises `ProviderError`."""
+        # New rules of a router may be the first to need ids; then this end is opened again with the second consumer.
         lacks_naming = self.gives_ids and self._naming is None
         if self._consumer is not None and self.link.problem is None and not lacks_naming:
             return
         self.close()
         self.link.session()
         wake = self._signal.set
-        # A run that died may have left messages in the route's own queue.
+        # An earlier run that died may have left messages in the route's own queue.
         self._may_have_named = self.gives_ids
         if self.gives_ids:
             self._naming = self._subscribe(self._named, wake)
@@ -366,9 +373,9 @@ class Source:
         return self.link.session().subscribe(request, wake)
 
     def close(self) -> None:
-        """Give back, in their places, what was taken and not settled."""
-        # What is held is given back as unseen before the connection closes, which would count a delivery for each
-        # message and mark it redelivered.
+        """Release unsettled messages to their places in the queue."""
+        # Held messages are released as unseen before the connection closes, which would count a delivery for each and
+        # mark it redelivered.
         held, self._held = list(self._held), deque()
         self._consumer = self._naming = None
         if held and self.link.is_open:
@@ -376,26 +383,27 @@ class Source:
         self.link.drop()
 
     def give_back(self, batch: list[Delivery]) -> None:
-        """Give back a batch that was handed out, and all else that was taken."""
-        # In front and in their order: they are older than what is held.
+        """Release a batch that was handed out, and all other received messages."""
+        # In front and in their order: they are older than the held ones.
         self._held.extendleft(reversed(batch))
         self.close()
 
     def _give_back(self, deliveries: list[Delivery]) -> None:
         session = self.link.session()
         try:
-            # In a transacted session, deliveries can be given back only after a rollback.
+            # In a transacted session, deliveries can be released only after a rollback.
             session.rollback()
             session.give_back_unseen(deliveries)
         except ProviderError:
-            return  # the connection is gone: the site takes them back by itself
+            return  # the connection is lost: the site requeues them by itself
 
     def take(self) -> list[Delivery]:
-        """Return a batch, all of it with lasting ids if `gives_ids`; empty when it is over. Raises `ProviderError`."""
+        """Return a batch, all of it with lasting ids if `gives_ids`; empty when the route is over. Raises
+        `ProviderError`.
+        """
         while not self._is_over():
             self.open()
-            # The route's own queue is emptied before anything else is taken, as its messages are older than those of
-            # the source.
+            # The route's own queue is emptied first, as its messages are older than those of the source.
             if self._may_have_named and self._naming is not None:
                 named = self._poll_all(self._naming, self._settings.batch)
                 if named:
@@ -406,7 +414,7 @@ class Source:
                 continue
             if not self.gives_ids:
                 return self._take_held(lambda _: True)
-            # A batch ends at the first message without a lasting id, so that this one is overtaken by nothing.
+            # A batch ends at the first message without a lasting id, so that no later message overtakes it.
             batch = self._take_held(lambda each: has_lasting_id(each.envelope))
             if batch:
                 return batch
@@ -414,20 +422,20 @@ class Source:
         return []
 
     def unsettled(self) -> Sequence[Delivery]:
-        """Return what was taken and not handed out yet."""
+        """Return the messages that were received and not handed out yet."""
         return tuple(self._held)
 
     def forget(self) -> None:
-        """Hear that what was taken has been given back."""
+        """Forget the received messages: they have been requeued."""
         self._held.clear()
 
     def _fill(self) -> None:
-        """Wait for messages, until the batch is full or has waited long enough, or it is over."""
+        """Wait for messages, until the batch is full or has waited long enough, or the route is over."""
         assert self._consumer is not None
         settings, until_ms = self._settings, None
         while len(self._held) < settings.batch and not self._is_over() and self.link.problem is None:
-            # The consumer becomes interested in the same step: a message that came between a poll and the wait would
-            # wake nobody.
+            # The consumer becomes interested in the same step: otherwise a message between a poll and the wait would
+            # wake no thread.
             delivery = self._consumer.poll_or_wait()
             if delivery is not None:
                 self._held.append(delivery)
@@ -436,8 +444,7 @@ class Source:
                 return
             if self._held and until_ms is None:
                 until_ms = self._clock.monotonic_ms() + settings.linger_ms
-            # The signal may also mean a pause, the end or a lost connection: the condition of the loop looks at all
-            # three.
+            # The signal may also mean a pause, the end or a lost connection: the loop's condition checks all three.
             if not self._clock.wait(self._signal, until_ms):
                 return
 
@@ -460,7 +467,7 @@ class Source:
     def _give_ids(self, batch: list[Delivery]) -> None:
         """Move messages into the route's own queue, with an id each: one transaction at this site alone.
 
-        Where that queue has no room for all of them, some are held again. Raises `ProviderError`.
+        If that queue has no room for all of them, the rest is held again. Raises `ProviderError`.
         """
         session = self.link.session()
         part = batch[: self._batch_size.most]
@@ -474,14 +481,17 @@ class Source:
             session.rollback()
             self._held.extendleft(reversed(part))
             return
-        # Sends and acknowledgements commit together at one site, so that a crash loses and doubles nothing.
+        # Sends and acknowledgements commit together at one site, so that a crash neither loses nor duplicates a
+        # message.
         session.acknowledge(part)
         session.commit()
         self._batch_size.succeeded()
         self._may_have_named = True
 
     def _with_id(self, envelope: Envelope) -> Envelope:
-        """Return the message as it goes to the route's own queue: without its sender's duplicate id, by which it could be dropped there."""
+        """Return the message for the route's own queue: without its sender's duplicate id, by which it could be dropped
+        there.
+        """
         properties = {name: value for name, value in envelope.properties.items() if name not in DUPLICATE_PROPERTIES}
         named = readdressed(envelope, self._named, properties, envelope.reply_to)
         named.message_id = MessageId(f"ID:pyjms-forward-{uuid4()}")  # type: ignore[misc]  # nobody else has it yet

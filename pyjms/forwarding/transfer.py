@@ -1,7 +1,7 @@
-"""The loop of a route: receive here, send there, commit there, commit here, again and again.
+"""The loop of a route: receive at the source, send and commit at the targets, commit at the source.
 
-Whatever dies between the two commits, the message comes again here, and the other site drops what it has already. While a site is
-away the batch is held, not given back: nothing overtakes it, and no delivery is counted in vain.
+After any crash between the two commits, the source redelivers the message, and the target drops the duplicate. While a
+site is unreachable the batch is held, not released: no message overtakes it, and no extra delivery is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyjms.spi.routes import RouteError, RouteState
 
 
 class Transfer:
-    """One route. `run` is its one thread; `halt`, `pause` and `resume` may come from any."""
+    """One route. `run` is its one thread; `halt`, `pause` and `resume` may be called from any."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Transfer:
         targets: Callable[[], Iterable[Target]],
         clock: Clock,
     ) -> None:
-        """`targets` returns all that `plan` may name at present."""
+        """`targets` returns all targets that `plan` may currently name."""
         self.settings = settings
         self._plan = plan
         self._targets = targets
         self._clock = clock
         self._signal = Signal()
-        # No lock guards these two: each is written by one assignment, and the route's thread looks at both whenever the
+        # No lock guards these two: each is written by one assignment, and the route's thread checks both whenever the
         # signal wakes it.
         self._is_over = self._is_paused = False
         self._here = settings.source.site
@@ -44,8 +44,8 @@ class Transfer:
         self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
         self._sinks: dict[Site, Sink] = {}
         self._batch_size = AdaptiveBatchSize()
-        # The jitter has random numbers of its own: from the module's generator it would take those of a program that
-        # has seeded it, as Hypothesis does.
+        # The jitter has its own random numbers: the module's generator may have been seeded by the program, as by
+        # Hypothesis.
         self._delays = Delays(settings.back_off, Random().random)  # noqa: S311
 
     def _link(self, site: Site) -> RouteConnection:
@@ -57,32 +57,32 @@ class Transfer:
     # Any thread
 
     def halt(self) -> None:
-        """Have `run` return as soon as it looks."""
-        # The flag is set before the signal: the route's thread would otherwise wake, find nothing changed and sleep
+        """Make `run` return at its next check."""
+        # The flag is set before the signal: otherwise the route's thread would wake, find nothing changed and sleep
         # again.
         self._is_over = True
         self._signal.set()
 
     def break_off(self) -> None:
-        """Have calls that wait for a site come back, too."""
+        """Also make calls return that wait for a site."""
         self.halt()
         # The sinks are copied, as the route's thread may add one meanwhile; that one is ended where it is added.
         for link in [self._source.link, *(sink.link for sink in list(self._sinks.values()))]:
             link.end()
 
     def set_paused(self, paused: bool) -> None:
-        """Take no more messages for now, or go on."""
+        """Pause or resume receiving."""
         self._is_paused = paused
         self._signal.set()
 
     # The thread of the route
 
     def run(self) -> None:
-        """Move messages until `halt`. Raises `RouteError` when going on is in vain."""
+        """Move messages until `halt`. Raises `RouteError` when a retry cannot help."""
         try:
             while not self._is_over:
                 if self._is_paused:
-                    # A paused route gives its messages back, so that other consumers of the queue can have them.
+                    # A paused route releases its messages, so that other consumers of the queue can have them.
                     self._source.close()
                     self.counters.state = RouteState.PAUSED
                     self._clock.wait(self._signal, None)
@@ -103,7 +103,7 @@ class Transfer:
         self._source.gives_ids = any(target.site != self._here for target in self._targets())
         try:
             batch = self._source.take()
-        # A RouteError is a ProviderError too, but no waiting heals it: it ends the route.
+        # A RouteError is a ProviderError, too, but permanent: it ends the route.
         except RouteError:
             raise
         except ProviderError as error:
@@ -121,46 +121,48 @@ class Transfer:
         self._find_guarantee()
 
     def _find_guarantee(self) -> None:
-        """Say what is promised, once it is known of all sites that messages were for."""
+        """Set the route's guarantee, once all sites of the targets are known."""
         sinks = self._sinks.values()
         is_known = all(sink.link.is_known for sink in sinks) if sinks else not self._source.gives_ids
         if is_known and self.counters.guarantee is None:
             self.counters.guarantee = Guarantee.ONCE_ONLY
 
     def _carry(self, batch: list[Delivery]) -> bool:
-        """Bring a batch to its targets and settle it here; return False if what is left in it must wait for another time."""
+        """Deliver a batch to its targets and settle it at the source; return False if the rest must wait for another
+        time.
+        """
         self.counters.waiting = len(batch)
         while batch:
             settings = self.settings
-            # The unit is planned again in each turn, as the rules or the targets may have changed while the route
+            # The unit is planned again in each iteration, as the rules or the targets may have changed while the route
             # waited.
             unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
             try:
                 is_over = self._carry_unit(unit, batch)
             finally:
-                # Whatever ended the attempt, the sinks must know what they have committed: the source hands those
-                # messages out again.
+                # Whatever ended the attempt, the sinks must remember what they have committed: the source redelivers
+                # those messages.
                 self._forsake(unit)
             if is_over is not None:
                 return is_over
         return True
 
     def _carry_unit(self, unit: Unit, batch: list[Delivery]) -> bool | None:
-        """Do so for the planned choices of each message of the batch; None: plan the rest of the batch again."""
+        """Deliver the planned copies of each message of the batch; None: plan the rest of the batch again."""
         while True:
             for site, pieces in unit.pieces.items():
-                # The other sites commit before the source does (decision 0900). After a crash in between the batch
-                # comes again, and they drop it by its ids; the other order would lose it.
+                # The other sites commit before the source does (decision 0900). After a crash in between, the batch is
+                # redelivered, and they drop duplicates by the ids; the other order would lose the batch.
                 if site != self._here and not self._bring(site, pieces):
                     return False
             try:
-                # What goes to queues of the source's own site needs no ids: it is in one transaction with the
+                # Messages to queues of the source's own site need no ids: they are in one transaction with the
                 # acknowledgement.
                 is_settled = self._settle_in_parts(unit, batch)
             except RolledBackError as error:
                 self._batch_size.failed(len(batch))
                 self._recover(batch, error)
-                return True  # it comes again by itself
+                return True  # the site redelivers them by itself
             except RouteError:
                 raise
             except ProviderError as error:
@@ -169,23 +171,25 @@ class Transfer:
                 return True
             if is_settled:
                 return True
-            # No error is passed on, as the counters have it already.
+            # The error is not passed on, as the counters have it already.
             if not self._wait(self._here, None):
                 return False
             if self.settings.undeliverable is None:
                 return None  # an operator may have repaired it by changing the plan, or the target
 
     def _forsake(self, unit: Unit) -> None:
-        """Tell the sites what was not settled of a unit: they see it again."""
+        """Tell the sites which messages of a unit were not settled: they will be redelivered."""
         for site, pieces in unit.pieces.items():
             if site in self._sinks:
                 self._sinks[site].not_settled(pieces)
 
     def _bring(self, site: Site, pieces: list[Piece]) -> bool:
-        """Have all pieces at another site, however long it is away; return False if the route must stop meanwhile."""
+        """Deliver all pieces to another site, however long it is unreachable; return False if the route must stop
+        meanwhile.
+        """
         sink = self._sink(site)
         while True:
-            # An attempt that brought a part of the batch over counts as progress: the pause after it is a short one.
+            # An attempt that delivered a part of the batch counts as progress: the pause after it is short.
             sent = sink.sent
             try:
                 self._judge(sink, pieces)
@@ -205,7 +209,7 @@ class Transfer:
         sink = self._sinks.get(site)
         if sink is None:
             sink = self._sinks[site] = Sink(self._link(site), self.settings.attempts)
-            # The new site may find no duplicates; what is promised is unknown again until it has been reached.
+            # The new site may not detect duplicates; the guarantee is unknown again until it has been reached.
             if self.counters.guarantee is Guarantee.ONCE_ONLY:
                 self.counters.guarantee = None
             # The sink is registered before this check: break_off either finds it in the table, or has set the flag that
@@ -215,12 +219,12 @@ class Transfer:
         return sink
 
     def _judge(self, sink: Sink, pieces: Iterable[Piece]) -> None:
-        """See what can be promised at this site. Raises `RouteError` if that is not enough."""
-        # An open connection was judged when it was made.
+        """Determine the guarantee at this site. Raises `RouteError` if it is too weak."""
+        # An open connection was checked when it was made.
         if sink.link.is_open:
             return
-        # Only a connected provider tells its name, by which duplicate detection is known. A route that requires more is
-        # refused here, before anything was sent.
+        # Only a connected provider tells its name, which determines duplicate detection. A route that requires more is
+        # refused here, before it sends anything.
         sink.link.session()
         known = duplicate_property_of(sink.link.provider_name)
         for target in {piece.outgoing.target for piece in pieces}:
@@ -244,15 +248,16 @@ class Transfer:
             self.counters.attempt_failed(f"{site.url}: {error.reason}")
         until_ms = self._clock.monotonic_ms() + self._delays.next_ms()
         while not self._must_wait() and self._clock.wait(self._signal, until_ms):
-            pass  # a message, or the end of a connection: neither shortens the wait
+            pass  # a message arrived, or a connection ended: neither shortens the wait
         return not self._must_wait()
 
     # At the source's site
 
     def _settle_in_parts(self, unit: Unit, batch: list[Delivery]) -> bool:
-        """Settle a unit, and take what is settled out of it and out of the batch; return False if the rest must be tried again.
+        """Settle a unit, and remove its settled part from it and from the batch; return False if the rest must be tried
+        again.
 
-        In one transaction, or, where a queue here has no room for all of it, in some.
+        In one transaction, or in several if a queue here has no room for the whole unit.
         """
         while unit.items:
             # A queue here may have no room for the whole batch: then it is settled in smaller transactions.
@@ -261,16 +266,16 @@ class Transfer:
                 self._batch_size.succeeded()
                 del batch[: len(part.items)]
                 unit.drop(part)
-            # The size was not halved, so a smaller part would not help: it was one message alone, or the error is not
+            # The size was not halved, so a smaller part would not help: it was a single message, or the error is not
             # about room.
             elif len(part.items) <= self._batch_size.most:
                 return False
         return True
 
     def _settle(self, unit: Unit) -> bool:
-        """Do all that is to be done here, in one transaction; return False if it must be tried again."""
+        """Settle a unit at the source, in one transaction; return False if it must be tried again."""
         session = self._source.link.session()
-        # A piece that is done here was refused: its message goes to the undeliverable queue instead.
+        # A piece that was delivered to this site was refused: its message goes to the undeliverable queue instead.
         here = [piece for piece in unit.pieces.get(self._here, ()) if not piece.is_done]
         try:
             for piece in here:
@@ -278,13 +283,13 @@ class Transfer:
             refused = [item for item in unit.items if item.refused is not None]
             for item in refused:
                 self._set_aside(session, item.delivery, item.refused)
-            # Expired messages are acknowledged like all others, though they were sent nowhere.
+            # Expired messages are acknowledged like all others, although they were sent nowhere.
             session.acknowledge(unit.deliveries)
         except (RolledBackError, RouteError):
             raise
         except ProviderError as error:
-            # A broken connection has lost its transaction: there is nothing to roll back, and the batch comes again by
-            # the next one.
+            # A broken connection has lost its transaction: there is nothing to roll back, and the next one receives the
+            # batch again.
             if self._source.link.problem is not None:
                 raise
             session.rollback()
@@ -310,7 +315,7 @@ class Transfer:
         session.send(undeliverable(delivery.envelope, address, self.settings.name, why.target, why.reason))
 
     def _find_refused(self, session: ProviderSession, pieces: Iterable[Piece]) -> None:
-        """Try each send alone, for nothing, to find those that are refused."""
+        """Try each send alone, without a commit, to find the refused ones."""
         for piece in pieces:
             try:
                 session.send(piece.envelope(None))
@@ -324,18 +329,19 @@ class Transfer:
 
     def _settled(self, unit: Unit, sent_here: int, refused: int) -> None:
         self._came_through()
-        # Pieces for other sites count here, too, once the source has committed: an earlier count would tell a repeated
-        # batch twice.
+        # Pieces for other sites count here, too, once the source has committed: an earlier count would include a
+        # repeated batch twice.
         sent = sent_here + sum(len(pieces) for site, pieces in unit.pieces.items() if site != self._here)
         self.counters.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
 
     def _recover(self, batch: list[Delivery], error: ProviderError) -> None:
-        """Give everything back, and receive it again: the transaction at the source was rolled back."""
+        """Release everything and receive it again: the transaction at the source was rolled back."""
         self.counters.attempt_failed(f"{self._here.url}: {error.reason}")
         try:
-            # Not `recover`: what made the commit fail is no fault of the messages, which would be dead letters after ten such failures.
+            # Not `recover`: the commit did not fail because of the messages, which would be dead-lettered after ten
+            # such failures.
             self._source.link.session().give_back_unseen([*batch, *self._source.unsettled()])
-            # What was taken and not handed out yet was given back as well, as it would overtake the batch otherwise.
+            # Messages not handed out yet were released as well, as they would overtake the batch otherwise.
             self._source.forget()
         except ProviderError:
             self._source.close()

@@ -1,8 +1,8 @@
-"""What a message carries from site to site: who it is, where it comes from, how far it has come. Pure.
+"""The data that a message carries from site to site: its identity, origin and number of hops. Pure.
 
-The identity of a message at its source is its JMSMessageID together with the mark of the route that brought it there, if
-one did: two copies that came to one queue by two routes are two messages. What a target is told, the duplicate id, is made of
-the route's name, the label of the outgoing message and that identity, so that it is the same after every crash.
+The identity of a message at its source is its JMSMessageID together with the mark of the route that delivered it there,
+if one did: two copies that came to one queue by two routes are two messages. The duplicate id that a target gets is
+made of the route's name, the label of the outgoing message and that identity, so that it is the same after every crash.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _PARTS_OF_A_DELIVERY: Final = 3
 # Longer numbers are not read: Python's int() raises ValueError above 4,300 digits, and one such message would end the
 # route at each start.
 _LONGEST_HOPS: Final = 9
-"""Digits of a number of hops."""
+"""The maximum digits of a hop count."""
 _NOT_OURS: Final = ("JMS_", "_AMQ")
-"""How the names of properties of providers begin."""
+"""Prefixes of providers' properties."""
 _LEFT_BEHIND: Final = SET_BY_PROVIDERS | {UNDELIVERABLE_REASON, UNDELIVERABLE_ROUTE, UNDELIVERABLE_TARGET}
-"""What was said of one delivery or by one provider, and would be a lie elsewhere (JMS 1.1 §3.5.9)."""
+"""Properties of one delivery or one provider, which would be wrong elsewhere (JMS 1.1 §3.5.9)."""
 
 
 def forward_id(route: str, label: str, envelope: Envelope) -> str | None:
-    """Return the id of one outgoing message; None when the message has no JMSMessageID to make it of."""
+    """Return the id of one outgoing message; None when the message has no JMSMessageID."""
     if not has_lasting_id(envelope):
         return None
     before = str(envelope.properties.get(FORWARD_ID) or "")
-    # Lengths keep apart what would otherwise run together.
+    # Lengths keep the parts distinct.
     identity = f"{len(label)}:{label}{len(before)}:{before}{envelope.message_id}"
-    # As in Java, a text may hold half of a surrogate pair, which plain UTF-8 refuses.
+    # As in Java, a text may have half of a surrogate pair, which plain UTF-8 refuses.
     return f"{route}:{blake2b(identity.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def has_lasting_id(envelope: Envelope) -> bool:
-    """Say whether the message has an id that it will also have when it comes again.
+    """Say whether a redelivery of the message will have the same id.
 
     RabbitMQ numbers deliveries over STOMP, as ``SUBSCRIPTION@@SESSION@@NUMBER``, where a producer gave no id.
     """
@@ -58,12 +58,12 @@ def has_lasting_id(envelope: Envelope) -> bool:
 
 
 def hops_of(envelope: Envelope) -> int:
-    """Return through how many routes a message has come."""
+    """Return the number of routes that a message has passed."""
     value = envelope.properties.get(HOPS)
-    # A bool is an int in Python. A text is read, too: over STOMP a property may come back as one.
+    # A bool is an int in Python. A text is read, too: STOMP may return a property as a text.
     if value is None or isinstance(value, bool) or not isinstance(value, (int, str)):
         return 0
-    text = str(value) if isinstance(value, int) else value[: _LONGEST_HOPS + 1]  # anybody may have sent anything
+    text = str(value) if isinstance(value, int) else value[: _LONGEST_HOPS + 1]  # any program may have sent any value
     return int(text) if len(text) <= _LONGEST_HOPS and text.isascii() and text.isdecimal() else 0
 
 
@@ -72,21 +72,21 @@ def marked(
 ) -> Envelope:
     """Return the message as it goes to `address`.
 
-    `origin` is the message as it was received, of which `envelope` may be a transformed copy. Header fields stay as they are,
-    JMSMessageID and JMSTimestamp included, where the target's provider keeps those. A temporary JMSReplyTo means nothing at
-    another site: it becomes a property.
+    `origin` is the received message, of which `envelope` may be a transformed copy. Header fields are unchanged,
+    JMSMessageID and JMSTimestamp included, if the target's provider preserves these. A temporary JMSReplyTo means
+    nothing at another site: it becomes a property.
     """
     properties = _own(envelope.properties)
-    # The first route writes where the message comes from; later routes keep that.
+    # The first route writes the origin; later routes keep it.
     if ORIGIN_ID not in properties:
         if origin.message_id is not None:
             properties[ORIGIN_ID] = origin.message_id
         properties[ORIGIN_TIMESTAMP] = Long(origin.timestamp_ms)
         properties[ORIGIN_DESTINATION] = str(origin.destination)
-    # Counted from the message as it was received: a transformer that removes the property must not let a message go
-    # round for ever.
+    # Counted from the received message: a transformer that removes the property must not make a message circle for
+    # ever.
     properties[HOPS] = hops_of(origin) + 1
-    # The mark of the route before is part of the new identity; left in its place it would be taken for this route's.
+    # The previous route's mark is part of the new identity; left in place, it would be taken for this route's.
     properties.pop(FORWARD_ID, None)
     if identity is not None:
         properties[FORWARD_ID] = identity
@@ -100,7 +100,9 @@ def marked(
 
 
 def undeliverable(envelope: Envelope, address: Address, route: str, target: str, reason: str) -> Envelope:
-    """Return the message as it is set aside, with why. Nothing else of it changes, so that it can be sent again."""
+    """Return the message for the undeliverable queue, with the reason. It is otherwise unchanged, so that it can be
+    sent again.
+    """
     properties = _own(envelope.properties)
     properties |= {UNDELIVERABLE_ROUTE: route, UNDELIVERABLE_TARGET: target, UNDELIVERABLE_REASON: reason}
     return readdressed(envelope, address, properties, envelope.reply_to)
@@ -140,16 +142,16 @@ class OutgoingMessage:
 
     target: Target
     envelope: Envelope
-    """As it was received, or as a transformer has made it."""
+    """The message as received, or as a transformer has made it."""
     label: str = ""
-    """Tells outgoing messages of one message apart, the same at each attempt: the name of the rule that wanted it."""
+    """The name of the rule that chose the target: identifies this outgoing message, the same at each attempt."""
 
 
 class UndeliverableError(Exception):
-    """Nobody gets the message: the text says why, for the person who finds it."""
+    """No target gets the message: the text says why, for the person who finds it."""
 
     def __init__(self, reason: str, target: str = "", outgoing: Sequence[OutgoingMessage] = ()) -> None:
-        """`outgoing` is sent all the same."""
+        """`outgoing` is sent nevertheless."""
         super().__init__(reason)
         self.reason = reason
         self.target = target
@@ -157,11 +159,11 @@ class UndeliverableError(Exception):
 
 
 Plan: TypeAlias = Callable[[Envelope], Sequence[OutgoingMessage]]
-"""Pure, and may be asked again for the same message. Raises `UndeliverableError`."""
+"""Pure, and may be called again for the same message. Raises `UndeliverableError`."""
 
 
 def to_all(targets: Sequence[Target]) -> Plan:
-    """Return the plan of a forwarder: each message to each target, as it is."""
+    """Return the plan of a forwarder: each message to each target, unchanged."""
 
     def plan(envelope: Envelope) -> Sequence[OutgoingMessage]:
         return [
@@ -177,25 +179,25 @@ class Item:
 
     delivery: Delivery
     refused: UndeliverableError | None = None
-    """Why it goes to the undeliverable queue as well."""
+    """The reason why it also goes to the undeliverable queue."""
     is_expired: bool = False
-    """Whether it goes nowhere, as its time is up."""
+    """Whether it goes nowhere, as it has expired."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """One outgoing message of an item, and what has become of it."""
+    """One outgoing message of an item, and its state."""
 
     item: Item
     outgoing: OutgoingMessage
     identity: str | None
     is_done: bool = False
-    """Whether the site has it, or has refused it."""
+    """Whether the site has received or refused it."""
     is_there: bool = False
-    """Whether the site has it."""
+    """Whether the site has received it."""
 
     def envelope(self, duplicate_property: str | None) -> Envelope:
-        """Return what is sent."""
+        """Return the message to send."""
         target = self.outgoing.target
         chosen = target.duplicate_property or duplicate_property
         return marked(self.outgoing.envelope, self.item.delivery.envelope, target.address, self.identity, chosen)
@@ -203,24 +205,24 @@ class Piece:
 
 @dataclass(slots=True)
 class Unit:
-    """What is received, and settled, together."""
+    """Messages that are received, and settled, together."""
 
     items: list[Item]
     pieces: dict[Site, list[Piece]] = field(default_factory=dict)
-    """By the site that they go to, in order."""
+    """By target site, in order."""
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """All that was received."""
+        """All received messages."""
         return [item.delivery for item in self.items]
 
     @property
     def expired(self) -> int:
-        """How many go nowhere."""
+        """The number of expired messages."""
         return sum(item.is_expired for item in self.items)
 
     def first(self, most: int) -> Unit:
-        """Return the first items as a unit, `most` of them at most."""
+        """Return the first items, at most `most`, as a unit."""
         if most >= len(self.items):
             return Unit(list(self.items), dict(self.pieces))
         part = Unit(self.items[:most])
@@ -232,14 +234,14 @@ class Unit:
         return part
 
     def drop(self, part: Unit) -> None:
-        """Take out what `first` has returned."""
+        """Remove the part that `first` returned."""
         # The pieces of a site are in the order of the items, so those of the first items are its first pieces.
         del self.items[: len(part.items)]
         self.pieces = {site: pieces[len(part.pieces.get(site, ())) :] for site, pieces in self.pieces.items()}
 
 
 def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, now_ms: int) -> Unit:
-    """Return the unit of a batch: what expired goes nowhere, and what has gone too far is undeliverable."""
+    """Return the unit of a batch: expired messages go nowhere, and messages with too many hops are undeliverable."""
     unit = Unit([Item(delivery) for delivery in batch])
     for item in unit.items:
         envelope = item.delivery.envelope
@@ -258,11 +260,11 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
             outgoing = plan(envelope)
         except UndeliverableError as error:
             item.refused = error
-            # Targets that only listen in still get a message that nobody else wants.
+            # Targets of taps also get a message that no other rule matches.
             outgoing = error.outgoing
         for message in outgoing:
-            # The id is made of the message as it was received: it must be the same after a crash, whatever a
-            # transformer makes of the headers.
+            # The id is made of the received message: it must be the same after a crash, whatever a transformer makes of
+            # the headers.
             piece = Piece(item, message, forward_id(route, message.label, envelope))
             unit.pieces.setdefault(message.target.site, []).append(piece)
     return unit

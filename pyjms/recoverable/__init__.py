@@ -1,8 +1,9 @@
 """Requests and replies that survive the death of client, server and broker (lecture on message-oriented systems).
 
-A request with its reply is three transactions: the client enqueues the request; the server dequeues it, works and enqueues the
-reply; the client dequeues the reply. Whatever dies between or within them, `RecoverableRequestor.recover` finds out which of the
-four states A to D holds, and does what that state asks for. Any provider with transactions will do.
+A request with its reply is three transactions: the client enqueues the request; the server dequeues it, works and
+enqueues the reply; the client dequeues the reply. After any crash between or within them,
+`RecoverableRequestor.recover` determines which of the four states A to D holds, and acts accordingly. Any provider with
+transactions will do.
 """
 
 from pyjms.recoverable.client_log import (

@@ -1,6 +1,6 @@
-"""The client's log: what it is about to do, on persistent storage, written just before each commit. Pure.
+"""The client's log: its intent, on persistent storage, written just before each commit. Pure.
 
-The four states of a request are told apart by the log and the register at the broker (lecture, "Client recovery").
+The four states of a request are distinguished by the log and the register at the broker (lecture, "Client recovery").
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from pyjms.errors import IllegalStateException, JMSException
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """All that a client needs to go on after a crash. There is one request at a time, so there is one entry a client."""
+    """The state that a client needs to continue after a crash. There is one request at a time, so there is one entry
+    per client.
+    """
 
     client: str
     session: str
-    """Names the registration at the broker."""
+    """The name of the registration at the broker."""
     registered: bool = False
     """Whether the registration is known to be committed."""
     number: int = 0
@@ -26,35 +28,35 @@ class LogEntry:
     request_id: str = ""
     """The id of the transaction that enqueued it."""
     request: str = ""
-    """JSON: the request, as `write_message` in `stored_message` writes it, with its priority and time to live."""
+    """The request as JSON of `write_message` in `stored_message`, with its priority and time to live."""
     attempted: bool = False
     """Whether the processing of its reply has begun."""
     device_state: str | None = None
     """The device's state before that."""
     reply_id: str = ""
-    """The id of the transaction that dequeued the reply; "": it was never about to commit."""
+    """The id of the transaction that dequeued the reply; "": no commit of one was attempted."""
     notes: str = ""
-    """What the application remembers with the request, as JSON: what it read, or is about to do."""
+    """The application's notes on the request, as JSON: what it read, or is about to do."""
 
 
 class ClientLog(Protocol):
-    """Where entries are kept. `write` returns when the entry is safe."""
+    """The storage of entries. `write` returns when the entry is safe."""
 
     def read(self, client: str) -> LogEntry | None:
         """Return the client's entry, or None. Raises `ClientLogException`."""
         ...
 
     def write(self, entry: LogEntry) -> None:
-        """Put the entry in the place of the client's last one. Raises `ClientLogException`."""
+        """Replace the client's last entry. Raises `ClientLogException`."""
         ...
 
     def close(self) -> None:
-        """Close what the log has open. May be repeated."""
+        """Close the log's resources. May be repeated."""
         ...
 
 
 class State(Enum):
-    """How far the last request has come; the value says what the client does then."""
+    """The progress of the last request; the value says what the client does then."""
 
     A = "resubmit the request: its transaction did not commit"
     B = "wait for the reply: the server's transaction did not commit"
@@ -64,12 +66,12 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register:
-    """What the queue manager keeps for a client: of its last committed transactions, the ids and the request's number."""
+    """The queue manager's record of a client: of its last committed transactions, the ids and the request's number."""
 
     session: str
-    """Names the registration; the log has the same."""
+    """The name of the registration; the log has the same."""
     incarnation: int
-    """Grows each time the client registers again, so that a predecessor that still lives is found out."""
+    """Grows with each registration of the client, so that a predecessor that is still alive is detected."""
     request_number: int = 0
     request_id: str = ""
     reply_number: int = 0
@@ -80,9 +82,9 @@ class Register:
 def judge(entry: LogEntry, register: Register, *, reply_is_there: bool) -> State:
     """Compare the client's log with the register.
 
-    A log that was lost knows no request; the register alone tells B, C and D apart then, and A cannot have left a trace.
+    A lost log has no request; then the register alone distinguishes B, C and D, and A cannot have left a trace.
     """
-    # The log is written before the commit, so an id that the register lacks is that of a request which was never
+    # The log is written before the commit, so an id that the register lacks belongs to a request that was never
     # committed.
     if entry.request_id and entry.request_id != register.request_id:
         return State.A
@@ -95,11 +97,11 @@ def judge(entry: LogEntry, register: Register, *, reply_is_there: bool) -> State
 
 
 class RecoveryNeededException(IllegalStateException):
-    """An earlier request is not settled, or it is not known whether it is: call `RecoverableRequestor.recover` first."""
+    """An earlier request is open or in doubt: call `RecoverableRequestor.recover` first."""
 
 
 class SessionTakenException(JMSException):
-    """Another program has registered under the same name since; there can be one at a time."""
+    """Another program has registered under the same name since; only one may at a time."""
 
 
 class ClientLogException(JMSException):

@@ -1,4 +1,4 @@
-"""The client's side: one request at a time, which survives whatever dies."""
+"""The client's side: one request at a time, which survives any crash."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _log = logging.getLogger("pyjms.recoverable")
 
 
 class Device(Protocol):
-    """Something in the world whose state changes with each operation, such as a printer that counts its pages."""
+    """A physical device whose state changes with each operation, such as a printer that counts its pages."""
 
     def state(self) -> str:
-        """Return a text that is another one after each operation."""
+        """Return a text that differs after each operation."""
         ...
 
 
@@ -62,16 +62,16 @@ class Reply:
     repeated: bool
     """Whether the handler may have been called for it before, in a run that died."""
     notes: Mapping[str, Any]
-    """What `RecoverableRequestor.remember` was told for this request."""
+    """The notes that `RecoverableRequestor.remember` stored for this request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What `recover` found, and what came of it."""
+    """The result of `recover`."""
 
     state: State
     number: int
-    """The number of the request that it is about; 0: there was none."""
+    """The number of the request; 0: there was none."""
     reply: Message | None
     """The reply, if it has been processed now."""
 
@@ -80,15 +80,17 @@ Handler = Callable[[Reply], object]
 
 
 class RecoverableRequestor(Closeable):
-    """Sends requests to a queue and processes each reply once, over deaths of client, server and broker. One thread.
+    """Sends requests to a queue and processes each reply once, despite crashes of client, server and broker. For one
+    thread.
 
-    factory: of a provider with transactions. client: the name of this persistent session, for one program at a time. queue: the name of
-    the queue of requests. log: the client's log, or a database URL for it; None: ``sqlite:///CLIENT-log.db`` in the current
-    directory (needs ``pip install 'pyjms-messaging[store]'``). device: for handlers that cannot be repeated; its state tells whether
-    they ran. replies: the name of this client's own queue of replies; None: ``pyjms.replies.CLIENT``. patience_ms: how long to
-    wait for the register, which a dead predecessor's connection may still hold.
+    factory: of a provider with transactions. client: the name of this persistent session, which one program at a time
+    may use. queue: the name of the queue of requests. log: the client's log, or a database URL for it; None:
+    ``sqlite:///CLIENT-log.db`` in the current directory (needs ``pip install 'pyjms-messaging[store]'``). device: for
+    handlers that cannot be repeated; its state tells whether they ran. replies: the name of this client's own queue of
+    replies; None: ``pyjms.replies.CLIENT``. patience_ms: how long to wait for the register, which a dead predecessor's
+    connection may still hold.
 
-    Nothing is opened before the first call. After a `JMSException` of any call: `recover`.
+    Nothing is opened before the first call. After a `JMSException` from any call, call `recover`.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class RecoverableRequestor(Closeable):
         self._client = client
         self._queue = queue
         self._client_log = _open_log(f"sqlite:///{client}-log.db" if log is None else log)
-        # Only a log that was opened here is closed here: the application may share its own between clients.
+        # Only a log that was opened here is closed here: an application may share its own between clients.
         self._owns_log = not hasattr(log, "read")
         self._device = device
         self._replies = replies or f"pyjms.replies.{client}"
@@ -140,7 +142,7 @@ class RecoverableRequestor(Closeable):
             raise RecoveryNeededException(
                 f"request {self._entry.number} of client {self._client!r} is open or in doubt: complete() or recover() comes first"
             )
-        # The register has the number, too: after the loss of the log, numbers must not begin again, as servers and
+        # The register has the number, too: after a loss of the log, numbers must not start again, as servers and
         # handlers know them.
         number = max(self._entry.number, link.registration.register.request_number) + 1
         content = {"message": write_message(envelope_of(message)), "priority": priority, "time_to_live": time_to_live}
@@ -160,28 +162,27 @@ class RecoverableRequestor(Closeable):
         return number
 
     def complete(self, handle: Handler | None = None, timeout_ms: int = 0) -> Message | None:
-        """Dequeue the reply, process it and commit. Return the reply, or None when it did not come in time.
+        """Dequeue the reply, process it and commit. Return the reply, or None if it did not arrive in time.
 
-        timeout_ms: 0 waits for ever. An error of `handle` rolls back and goes on; the reply stays for `recover`.
+        timeout_ms: 0 waits for ever. An error of `handle` rolls back and is raised; the reply stays for `recover`.
         """
         link = self._connected()
         if self._is_settled:
             raise RecoveryNeededException("there is no open request: submit() one first")
-        # Without this check a request that never reached the broker would be waited for without end.
+        # Otherwise a request that never reached the broker would be waited for endlessly.
         self._must_be_enqueued(link)
         with _Guarded(self):
             reply = link.receive_reply(self._number_id(), timeout_ms)
         return None if reply is None else self._process(link, reply, handle)
 
     def recover(self, handle: Handler | None = None, timeout_ms: int = 0) -> Recovery:
-        """Find out how far the last request has come, and do what its state asks for. Call it first in each run.
+        """Determine the state of the last request, and act accordingly. Call it first in each run.
 
         State A: the request is sent again from the log, then as B. B: wait for the reply. C: process the reply again; with a device,
         only if its state is what it was before. D: nothing. timeout_ms: how long to wait for the reply in A and B; 0: for ever.
         Raises `ClientLogException`, `SessionTakenException`, `JMSException`.
         """
-        # A new connection: what an earlier transaction of this process holds, register and reply, goes back to the
-        # queues first.
+        # A new connection: register and reply that an earlier transaction of this process holds are requeued first.
         self._disconnect()
         link = self._connected()
         with _Guarded(self):
@@ -198,7 +199,7 @@ class RecoverableRequestor(Closeable):
         return Recovery(state=state, number=self._number(link), reply=processed)
 
     def remember(self, **notes: Any) -> None:
-        """Keep `notes` in the log with the open request: what was read, what is about to be done. Values are JSON's."""
+        """Store `notes` in the log with the open request: what was read, what is about to be done. Values are JSON's."""
         known = json.loads(self._entry.notes or "{}")
         self._write(replace(self._entry, notes=json.dumps(known | notes)))
 
@@ -214,13 +215,13 @@ class RecoverableRequestor(Closeable):
         if self._link is None:
             link = _Link(self._factory, self._client, self._replies, self._queue, self._patience_ms)
             with ExitStack() as undo:
-                # Closed unless all succeeds: a connection that stayed open would keep the register in its transaction.
+                # Closed unless all succeeds: an open connection would hold the register in its transaction.
                 undo.callback(link.close)
                 self._entry = link.registration.enter(self._client_log)
                 undo.pop_all()
             self._link = link
-            # Only a client that never asked is settled without recover; with a log that was lost, the register shows
-            # that there was a request.
+            # Only a client without any request is settled without recover; if the log was lost, the register shows that
+            # there was a request.
             self._is_settled = not self._entry.request_id and not link.registration.register.request_id
         return self._link
 
@@ -230,7 +231,7 @@ class RecoverableRequestor(Closeable):
         state = judge(self._entry, register, reply_is_there=False)
         if state is not State.B:
             return state, None
-        # B and C differ only in whether the reply is there, so the queue is asked last and without waiting.
+        # B and C differ only in whether the reply has arrived, so the queue is checked last and without waiting.
         reply = link.receive_reply(self._number_id(), None)
         return judge(self._entry, register, reply_is_there=reply is not None), reply
 
@@ -250,9 +251,9 @@ class RecoverableRequestor(Closeable):
             link.commit()
 
     def _process(self, link: _Link, reply: Message, handle: Handler | None) -> Message:
-        """Hand the reply to the application and commit (transaction 3)."""
+        """Pass the reply to the application and commit (transaction 3)."""
         number = self._number(link)
-        with _Guarded(self):  # whose transaction is rolled back, so that the reply is there again
+        with _Guarded(self):  # its transaction is rolled back, which requeues the reply
             if handle is not None:
                 self._handle(handle, reply, number)
             reply_id = str(uuid.uuid4())
@@ -270,7 +271,7 @@ class RecoverableRequestor(Closeable):
         if device is not None:
             state = device.state()
             # The state was logged before the last attempt: if it has changed since, the handler did its operation, and
-            # the crash came between it and the commit.
+            # the crash was between it and the commit.
             if entry.attempted and entry.device_state != state:
                 _log.info(
                     "reply %d of client %s was processed before: the device's state has changed", number, self._client
@@ -280,12 +281,12 @@ class RecoverableRequestor(Closeable):
             self._write(replace(entry, attempted=True, device_state=state))
         elif not entry.attempted:
             self._write(replace(entry, attempted=True))
-        # With a device it is known that the handler did not run.
+        # With a device it is certain that the handler did not run.
         repeated = entry.attempted and device is None
         handle(Reply(message=reply, number=number, repeated=repeated, notes=json.loads(entry.notes or "{}")))
 
     def _write(self, entry: LogEntry) -> None:
-        # The field follows the log: if the write fails, this process must not know more than its successor would.
+        # Set after the log: if the write fails, this process must not know more than its successor would.
         self._client_log.write(entry)
         self._entry = entry
 
@@ -298,7 +299,7 @@ class RecoverableRequestor(Closeable):
         return self._entry.number or link.registration.register.request_number
 
     def _disconnect(self) -> None:
-        # Taken out before the close, which may be interrupted: the next call connects anew in any case.
+        # Cleared before the close, which may be interrupted: the next call connects again in any case.
         link, self._link = self._link, None
         self._is_settled = False
         if link is not None:
@@ -306,7 +307,7 @@ class RecoverableRequestor(Closeable):
 
 
 class _Guarded:
-    """After an error, whose ever it is, the connection goes: its transaction is rolled back."""
+    """Closes the connection after any error: its transaction is rolled back."""
 
     def __init__(self, requestor: RecoverableRequestor) -> None:
         self._requestor = requestor
@@ -316,13 +317,13 @@ class _Guarded:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            # Whatever was raised, the transaction may be half done. Closing the connection rolls it back, also where
-            # the connection itself has failed.
+            # After any exception the transaction may be half done. Closing the connection rolls it back, even if the
+            # connection itself has failed.
             self._requestor._disconnect()  # noqa: SLF001 - a part of it
 
 
 class _Link:
-    """One connection with its session, and what is used of it."""
+    """One connection with its session, producers and consumers."""
 
     def __init__(self, factory: ConnectionFactory, client: str, replies: str, queue: str, patience_ms: int) -> None:
         self._connection: Connection = factory.create_connection()
@@ -343,7 +344,7 @@ class _Link:
             content = json.loads(entry.request)
             envelope = read_message(content["message"])
             options = {name: int(content[name]) for name in ("priority", "time_to_live")}
-        # The log is a file of the user's: what stands in it is not trusted.
+        # The log is a file of the user's: its content is not trusted.
         except (ValueError, KeyError, TypeError) as error:
             raise ClientLogException(
                 f"request {entry.number} in the log of {self._client!r} is damaged: {error!r}"
@@ -358,29 +359,27 @@ class _Link:
         self._requests.send(message, delivery_mode=DeliveryMode.PERSISTENT, **options)
 
     def receive_reply(self, request_id: str, timeout_ms: int | None) -> Message | None:
-        """Take the reply to `request_id` in the session's transaction; None: do not wait. Others are dropped."""
+        """Receive the reply to `request_id` in the session's transaction; None: do not wait. Others are dropped."""
         while True:
             reply = self._replies.receive_no_wait() if timeout_ms is None else self._replies.receive(timeout_ms)
-            # A request that was sent again may have been answered twice, and replies of an abandoned one may be left.
+            # A request that was sent again may have two replies, and an abandoned one may have left its own.
             if reply is None or reply.jms_correlation_id == request_id:
                 return reply
             _log.warning(
                 "client %s drops a reply to %s, which it does not wait for", self._client, reply.jms_correlation_id
             )
-            self._session.commit()  # else it would come again and again
+            self._session.commit()  # otherwise it would be redelivered again and again
 
     def commit(self) -> None:
         self._session.commit()
-        # Only after the commit: on failure the register in memory must stay that of the last transaction which is known
-        # to have committed.
+        # Only after the commit: on failure the register in memory must stay that of the last known commit.
         self.registration.committed()
 
     def close(self) -> None:
         try:
             self._connection.close()
         except JMSException as error:
-            # Not raised: the call that closes has an outcome of its own, and the broker rolls back what a lost
-            # connection held.
+            # Not raised: the call that closes has its own outcome, and the broker rolls back a lost connection's work.
             _log.warning("the connection of client %s did not close well: %s", self._client, error)
 
 
@@ -408,33 +407,32 @@ class Registration:
         self._session = session
         self._client = client
         self._patience_ms = patience_ms
-        # The register is a message: a transaction that has received it keeps it from all other programs of this name
+        # The register is a message: a transaction that has received it locks out all other programs of this name
         # (decision 0920).
         self._consumer = session.create_consumer(queue)
         self._producer = session.create_producer(queue)
         self._producer.delivery_mode = DeliveryMode.PERSISTENT
         self.register = Register(session="", incarnation=0)
-        """As of the last commit that is known."""
+        """As of the last known commit."""
 
     def enter(self, log: ClientLog) -> LogEntry:
         """Register again, as the only client of this name; return the log's entry.
 
-        Raises `ClientLogException` when log and register are of different registrations, `SessionTakenException` when the
-        register is in somebody's unfinished transaction all the time.
+        Raises `ClientLogException` when log and register are of different registrations, `SessionTakenException` when
+        another program's unfinished transaction holds the register all the time.
         """
         entry = log.read(self._client)
         is_known = entry is not None and entry.registered
-        # A dead predecessor's connection may hold the register until the broker notices, so a client that has one waits
-        # for it.
+        # A dead predecessor's connection may hold the register until the broker notices, so a client that has a
+        # register waits for it.
         found = self._take(self._patience_ms if is_known else min(_FIRST_LOOK_MS, self._patience_ms))
-        # The session's name is in the log before the register is made, so a crash in between leaves a log that fits the
-        # register to come.
+        # The log gets the session's name before the register is made, so that a crash in between leaves a log that fits
+        # the later register.
         if entry is None:
             entry = LogEntry(client=self._client, session=found.session if found else str(uuid.uuid4()))
             log.write(entry)
         if found is None:
-            # The register of a known client must be somewhere; making a second one would let two programs run as one
-            # client.
+            # A known client has a register somewhere; making a second one would let two programs run as one client.
             if entry.registered:
                 raise SessionTakenException(
                     f"the register of client {self._client!r} did not come within {self._patience_ms} ms: it is in a transaction of "
@@ -447,7 +445,8 @@ class Registration:
                 "that it was made with, or another name"
             )
         self.put(replace(found, incarnation=found.incarnation + 1))
-        # Two programs that register for the first time at once both find none; the second look finds both, and refuses.
+        # Two programs that register for the first time at once both find none; the second check finds both registers,
+        # and refuses.
         if self._consumer.receive_no_wait() is not None:
             self._session.rollback()
             raise ClientLogException(
@@ -455,14 +454,13 @@ class Registration:
             )
         self._session.commit()
         self.committed()
-        # Written after the commit: until then, an entry that says so would make the next run wait for a register that
-        # never was.
+        # Written after the commit: before, the entry would make the next run wait for a register that may not exist.
         entry = replace(entry, registered=True)
         log.write(entry)
         return entry
 
     def take(self) -> Register:
-        """Take the register in the session's transaction. Raises `SessionTakenException`."""
+        """Receive the register in the session's transaction. Raises `SessionTakenException`."""
         found = self._take(self._patience_ms)
         # A successor has written a higher number: this process is the predecessor, and must not commit.
         if found is None or found.incarnation != self.register.incarnation:
@@ -472,7 +470,7 @@ class Registration:
         return found
 
     def put(self, register: Register) -> None:
-        """Put the register back, as it is to be after the commit."""
+        """Send the register as it will be after the commit."""
         message = self._session.create_message()
         message.set_string_property("pyjms_session", register.session)
         message.set_long_property("pyjms_incarnation", register.incarnation)
@@ -484,7 +482,7 @@ class Registration:
         self._next = register
 
     def committed(self) -> None:
-        """Hear that the transaction with the last `put` has committed."""
+        """Record that the transaction with the last `put` has committed."""
         self.register = self._next
 
     def _take(self, patience_ms: int) -> Register | None:

@@ -1,4 +1,4 @@
-"""The server's side: dequeue, work and enqueue as one unit, with the application's database too."""
+"""The server's side: dequeue, work and enqueue as one unit, including the application's database."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _log = logging.getLogger("pyjms.recoverable")
 
 
 class Database(Protocol):
-    """What is used of a `sqlalchemy.Engine`."""
+    """The part of `sqlalchemy.Engine` that is used here."""
 
     def connect(self) -> Any:
         """Return a connection, which is a context manager."""
@@ -45,11 +45,11 @@ class Database(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What belongs together: all done with these commits with the request's dequeue, or not at all."""
+    """A unit of work: its effects commit together with the request's dequeue, or not at all."""
 
     session: Session
-    """Transacted; messages that are sent with it are part of the unit. With a `database` that is not `shared` only the reply surely
-    is: after a crash between the two commits the work counts as done, and its other messages are lost."""
+    """Transacted; messages sent with it are part of the unit. With a `database` that is not `shared` only the reply is
+    certain: after a crash between the two commits the work counts as done, and its other messages are lost."""
     connection: Any
     """The `sqlalchemy.Connection`, or None without a database. Its transaction is ended by the server."""
     client: str
@@ -62,18 +62,20 @@ Work = Callable[["Message", Unit], "Message | None"]
 
 
 class RecoverableServer:
-    """Serves a queue of requests; of one `serve` call, requests one by one. Start more for more at once.
+    """Serves a queue of requests, one at a time in each `serve` call. Start several for parallel work.
 
-    work: gets the request and the `Unit`, returns the reply or None for none; an error rolls the unit back, and the provider
-    delivers the request again as its policies say. The reply goes to the request's JMSReplyTo, with its JMSCorrelationID
-    or, without one, its JMSMessageID. A request that cannot be read, or whose reply the provider refuses,
-    counts as one whose listener fails: its client has gone with its temporary queue, or may not be answered. Where room may be
-    lacking, pauses of up to ten seconds come in between.
+    work: gets the request and the `Unit`, returns the reply or None for none; an error rolls the unit back, and the
+    provider delivers the request again as its policies say. The reply goes to the request's JMSReplyTo, with its
+    JMSCorrelationID or, without one, its JMSMessageID. A request that cannot be read, or whose reply the provider
+    refuses, counts as one whose listener fails: its client's temporary queue no longer exists, or replies to it are
+    forbidden. If the reply queue may be full, there are pauses of up to ten seconds in between.
 
-    database: a `sqlalchemy.Engine` of the application; while it is away, no request is taken, and it is looked for with such pauses. Replies are kept in its table ``pyjms_replies``, in the transaction of the work,
-    and a request that comes again gets that reply without being worked on again. With `shared`, it is the database of the
-    embedded broker's store, and one commit covers all (`pyjms.joining`). Without, it is any database, and its transaction
-    commits first: after a crash between the two commits the request comes again, so work is done once all the same.
+    database: a `sqlalchemy.Engine` of the application; while it is unreachable, no request is received, and it is
+    retried with such pauses. Replies are stored in its table ``pyjms_replies``, in the transaction of the work, and a
+    repeated request gets the stored reply without being processed again. With `shared`, it is the database of the
+    embedded broker's store, and one commit covers all (`pyjms.joining`). Without, it is any database, and its
+    transaction commits first: after a crash between the two commits the request is redelivered, and the work is still
+    done once.
     """
 
     def __init__(
@@ -96,10 +98,11 @@ class RecoverableServer:
         self._connection = PresentConnection(factory, self._stopped)
 
     def serve(self, *, requests: int | None = None, timeout_ms: int = 0) -> int:
-        """Serve until `stop`, or `requests` were served, or none came for timeout_ms (0: no limit); return how many were.
+        """Serve until `stop`, or `requests` were served, or none arrived for timeout_ms (0: no limit); return the
+        number served.
 
-        While no broker is there, at the beginning or later, connects again with pauses of up to ten seconds. Raises what is
-        wrong with the URL, the login, the queue or the selector.
+        While the broker is unreachable, at the start or later, reconnects with pauses of up to ten seconds. Raises
+        errors of the URL, the login, the queue or the selector.
         """
         served, pauses = 0, Pauses(self._stopped)
         while not self._stopped.is_set() and (requests is None or served < requests):
@@ -108,14 +111,14 @@ class RecoverableServer:
             except JMSException as error:
                 if self._stopped.is_set():
                     break
-                # A wrong URL or password never heals, and is raised at the first attempt; what has worked before is
-                # taken to come back.
+                # A wrong URL or password is permanent, and is raised at the first attempt; after a success, errors are
+                # taken for temporary.
                 if not pauses.may_heal(error):
                     raise
                 _log.warning("cannot connect to serve %s: %s", self._queue, error)
                 pauses.wait()
                 continue
-            # Only after the consumer was made: that, too, tells of a wrong queue or selector.
+            # Only after the consumer was made: that, too, reports a wrong queue or selector.
             pauses.has_been_well = True
             try:
                 while requests is None or served < requests:
@@ -133,7 +136,7 @@ class RecoverableServer:
         return served
 
     def stop(self) -> None:
-        """End `serve`; a unit that is not committed is rolled back. Any thread; may be repeated."""
+        """End `serve`; an uncommitted unit is rolled back. Any thread; may be repeated."""
         # The flag comes before the close: the thread that serves would take the closed connection for a lost one, and
         # connect again.
         self._stopped.set()
@@ -146,18 +149,19 @@ class RecoverableServer:
             consumer = session.create_consumer(session.create_queue(self._queue), self._selector)
             connection.start()
         except Exception:
-            # A session without its consumer is of no use; each attempt would leave one connection open.
+            # A session without its consumer is useless; each attempt would leave one connection open.
             self._connection.close()
             raise
         return session, consumer
 
     def _serve_one(self, session: Session, request: Message, pauses: Pauses) -> bool:
-        """Serve one request; return whether it was committed. Raises what the provider raises when it can no longer be used.
+        """Serve one request; return whether it was committed. Raises the provider's error when the connection can no
+        longer be used.
 
-        What is wrong with this request is rolled back, never left to a new connection: the provider counts no failure of a
-        connection that is closed, and would deliver the same request first for ever.
+        A failure of this request is rolled back on this connection, never by closing it: the provider would count no
+        failed delivery then, and deliver the same request first for ever.
         """
-        cast("JmsSession", session).failure = None  # of the work: what comes of it is for the owner of the queue to say
+        cast("JmsSession", session).failure = None  # an error of the work: the queue's policies decide what follows
         try:
             self._serve_as_unit(session, request)
         # This subclass of JMSException means that this unit alone failed; any other one means that the connection
@@ -183,25 +187,30 @@ class RecoverableServer:
                 self._serve_with(session, connection, request)
 
     def _has_failed(self, request: Message, error: BaseException | None, pauses: Pauses) -> None:
-        """Tell it, and wait if the place for the reply may have been full: a commit does not say why it was rolled back."""
+        """Log the failure, and wait if the reply queue may have been full: a commit does not say why it was rolled
+        back.
+        """
         _log.warning("request %s was not served: rolled back", request.jms_message_id, exc_info=error)
-        # A database that is away is no fault of the request. Its failures are waited out, as each attempt counts as a
+        # An unreachable database is no fault of the request. Its failures are waited out, as each attempt counts as a
         # delivery.
         if self._replies is not None and self._replies.is_trouble(error):
-            # A first delivery means a new trouble, whose pauses begin short; a redelivery goes on with the longer ones.
+            # A first delivery means a new problem, whose pauses start short; a redelivery continues with the longer
+            # ones.
             if not request.jms_redelivered:
                 pauses.reset()
             self._await_database(pauses)
             return
         is_ours = isinstance(error, ResourceAllocationException | TransactionRolledBackException)
-        # A temporary queue never gets room by waiting when its client has gone; a full named queue may.
+        # A temporary queue whose client has closed never gets room by waiting; a full named queue may.
         if is_ours and not isinstance(request.jms_reply_to, TemporaryQueue | TemporaryTopic):
             if not request.jms_redelivered:
                 pauses.reset()
             pauses.wait()
 
     def _await_database(self, pauses: Pauses) -> None:
-        """Wait until the database is there: each attempt without it would count as a delivery, and the last make a dead letter."""
+        """Wait until the database is reachable: each attempt without it would count as a delivery, and finally
+        dead-letter the request.
+        """
         assert self._replies is not None
         pauses.wait()
         while not self._stopped.is_set() and (why := self._replies.why_away()) is not None:
@@ -210,21 +219,23 @@ class RecoverableServer:
 
     def _serve_with(self, session: Session, connection: Any, request: Message) -> None:
         if self._shared:
-            # One commit covers messages and tables, so there is no moment between two to be repaired.
+            # One commit covers messages and tables, so no moment between two commits needs a repair.
             with joined(session, connection):
                 _begin_on_sqlite(connection, "BEGIN")
                 self._answer(session, request, self._work_once(session, connection, request))
         else:
-            # The database commits before the queue: after a crash in between, the request comes again and finds its
+            # The database commits before the queue: after a crash in between, the request is redelivered and finds its
             # reply in the table (decision 0920).
             with connection.begin():
-                _begin_on_sqlite(connection, "BEGIN IMMEDIATE")  # two servers look one after the other
+                _begin_on_sqlite(connection, "BEGIN IMMEDIATE")  # two servers check one after the other
                 reply = self._work_once(session, connection, request)
             self._answer(session, request, reply)
             session.commit()
 
     def _do(self, session: Session, connection: Any, request: Message) -> Message | None:
-        """Call the application. Its errors, and the request's, are told apart from the connection's, even when they are JMS's."""
+        """Call the application. Its errors, and the request's, are distinguished from the connection's, even when they
+        are JMS's.
+        """
         try:
             # Reading the properties may fail for a malformed message, which is no failure of the application or of the
             # connection.
@@ -237,7 +248,7 @@ class RecoverableServer:
             raise _RequestFailedError(str(error)) from error
 
     def _work_once(self, session: Session, connection: Any, request: Message) -> Message | None:
-        """Return the reply: of the work, in one transaction with it, or of the work that was done before."""
+        """Return the reply: of the work, in one transaction with it, or of the earlier work on the same request."""
         assert self._replies is not None
         # The correlation id stays the same when a client sends its request again; the message id does not.
         key = _key(request)
@@ -248,7 +259,7 @@ class RecoverableServer:
             # work is rolled back.
             self._replies.keep(connection, key, "" if reply is None else write_message(envelope_of(reply)))
             return reply
-        # An empty text stands for work that had no reply; it is not done again either.
+        # An empty text means work without a reply; it is not done again either.
         if not known:
             return None
         context = cast("MessageContext", session)
@@ -272,19 +283,19 @@ class RecoverableServer:
 
 
 class _RequestFailedError(Exception):
-    """Reading or working on this request, or answering it, raised the exception of JMS that is the cause."""
+    """Reading, processing or answering this request raised the JMS exception that is the cause."""
 
 
 def _failed(session: Session, error: JMSException) -> _RequestFailedError:
-    """Have the rollback count as a failure; return what to raise."""
+    """Make the rollback count as a failed delivery; return the exception to raise."""
     cast("JmsSession", session).failure = f"it could not be served: {error}"
     return _RequestFailedError(str(error))
 
 
 def _begin_on_sqlite(connection: Any, statement: str) -> None:
-    """Begin the transaction of a connection to SQLite now, by this statement; do nothing for other databases."""
-    # Python's driver begins at the first INSERT or so. A savepoint before that would be a transaction of its own, and
-    # would be committed without the rest.
+    """Begin the transaction of a connection to SQLite now, with this statement; do nothing for other databases."""
+    # Python's driver begins a transaction only at the first INSERT or similar. A savepoint before that would be a
+    # transaction of its own, and would be committed without the rest.
     if connection.dialect.name == "sqlite" and not connection.connection.driver_connection.in_transaction:
         connection.exec_driver_sql(statement)
 
@@ -311,10 +322,10 @@ def _reply_table(database: Database) -> Any:
 
 
 class PresentConnection:
-    """One connection at a time, and none once `stopped` is set. `open` is for one thread, `close` for any."""
+    """At most one connection, and none once `stopped` is set. `open` is for one thread, `close` for any."""
 
     def __init__(self, factory: ConnectionFactory, stopped: threading.Event) -> None:
-        """`stopped`: who sets it calls `close` afterwards."""
+        """`stopped`: call `close` after setting it."""
         self._factory = factory
         self._stopped = stopped
         self._guard = threading.Lock()
@@ -327,15 +338,15 @@ class PresentConnection:
             # Stored before the flag is read: stop either finds the connection here, or has set the flag that is read
             # below.
             self._connection = connection
-        if self._stopped.is_set():  # in the meantime, so that there was nothing to close
+        if self._stopped.is_set():  # stopped in the meantime, so that close found nothing
             self.close()
             raise IllegalStateException("it was stopped, so it connects no more: make another one")
         return connection
 
     def close(self) -> None:
-        """Close the connection, if there is one; what is not committed is rolled back. May be repeated."""
+        """Close the connection, if there is one; uncommitted work is rolled back. May be repeated."""
         with self._guard:
-            # Taken out under the lock and closed outside of it: a close may wait for the network, and two threads may
+            # Cleared under the lock and closed outside of it: a close may wait for the network, and two threads may
             # call this.
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -349,25 +360,27 @@ _BACK_OFF = BackOff(first_ms=100, most_ms=10_000, jitter=0.5)
 
 
 class Pauses:
-    """From 0.1 to 10 seconds, doubled each time, with jitter, and ended by `stopped`."""
+    """Pauses from 0.1 to 10 seconds, doubled each time, with jitter, and ended by `stopped`."""
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped
-        # Random numbers of its own: the module's generator may have been seeded by the program.
+        # Own random numbers: the module's generator may have been seeded by the program.
         self._delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
         self.has_been_well = False
-        """Whether there ever was a connection."""
+        """Whether there was ever a connection."""
 
     def may_heal(self, error: JMSException) -> bool:
-        """Whether trying again is of use: what never went well may be the caller's mistake, unless nobody is there yet."""
-        # A broker that is not there yet raises ResourceAllocationException; programs are often started before it.
+        """Whether a retry may help: an error before any success may be the caller's mistake, unless the broker is just
+        not running yet.
+        """
+        # A broker that is not running yet raises ResourceAllocationException; programs are often started before it.
         return self.has_been_well or isinstance(error, ResourceAllocationException)
 
     def reset(self) -> None:
-        """Make the next pause a short one: all is well."""
+        """Make the next pause short, after a success."""
         self._delays.reset()
 
     def wait(self) -> None:
-        """Wait, and twice as long the next time."""
+        """Wait, and double the next wait."""
         # The event ends the pause at once, so stop does not wait up to ten seconds.
         self._stopped.wait(self._delays.next_ms() / 1000)

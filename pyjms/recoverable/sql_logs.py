@@ -1,4 +1,4 @@
-"""What client and server keep in a database: the client's log, and the server's replies to requests it has worked on."""
+"""Data of client and server in a database: the client's log, and the server's replies to processed requests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _NAMES = [field.name for field in fields(LogEntry)]
 
 
 class SqlClientLog(ClientLog):
-    """Keeps entries in the table ``pyjms_client_log``, one row a client.
+    """Stores entries in the table ``pyjms_client_log``, one row per client.
 
-    url: of a database, as SQLAlchemy writes it: ``sqlite:///desk-7.db``. A SQLite file is forced to the disk at each write. Raises
-    `ClientLogException` when it cannot be opened.
+    url: a database URL of SQLAlchemy: ``sqlite:///desk-7.db``. A SQLite file is forced to the disk at each write.
+    Raises `ClientLogException` when it cannot be opened.
     """
 
     def __init__(self, url: str) -> None:
@@ -61,8 +61,7 @@ class SqlClientLog(ClientLog):
 
     def write(self, entry: LogEntry) -> None:
         values = asdict(entry)
-        # Update first, insert if there is none: there is no UPSERT that all databases share, and one client has one
-        # writer.
+        # Update first, insert if there is no row: no UPSERT works on all databases, and one client has one writer.
         change = sa.update(_entries).where(_entries.c.client == entry.client).values(values)
         try:
             with self._engine.begin() as connection:
@@ -82,8 +81,8 @@ def _force_writes(connection: object, _record: object) -> None:
     connection.execute("PRAGMA busy_timeout=5000")  # type: ignore[attr-defined]
 
 
-# What drivers raise when the server is away, the file is locked or the pool is exhausted; an IntegrityError is none of
-# them.
+# Raised by drivers when the server is unreachable, the file is locked or the pool is exhausted; an IntegrityError is
+# none of them.
 _TROUBLES = (InterfaceError, OperationalError, TimeoutError)
 
 _replies_metadata = sa.MetaData()
@@ -99,7 +98,7 @@ _replies = sa.Table(
 class SqlReplies:
     """The table ``pyjms_replies``. Its rows are written in the application's transactions.
 
-    Rows are needed until a request cannot come again: `forget` removes old ones.
+    Rows are needed until a request cannot be redelivered: `forget` removes old ones.
     """
 
     def __init__(self, engine: Any, clock: Clock | None = None) -> None:
@@ -109,11 +108,13 @@ class SqlReplies:
 
     @staticmethod
     def is_trouble(error: BaseException | None) -> bool:
-        """Say whether `error` is the database's and may pass: it is away, locked, or has no more connections."""
+        """Say whether `error` comes from the database and may be temporary: it is unreachable, locked, or has no more
+        connections.
+        """
         return isinstance(error, _TROUBLES)
 
     def why_away(self) -> str | None:
-        """Return why the database does not answer; None: it does."""
+        """Return why the database is unreachable; None if it is not."""
         try:
             with self._engine.connect() as connection:
                 connection.execute(sa.select(sa.literal(1)))
@@ -122,17 +123,17 @@ class SqlReplies:
         return None
 
     def find(self, connection: Any, request: str) -> str | None:
-        """Return the reply to `request` ("" for none), or None when it has not been worked on."""
+        """Return the reply to `request` ("" for none), or None if it has not been processed."""
         query = sa.select(_replies.c.reply).where(_replies.c.request == request)
         found: str | None = connection.execute(query).scalar_one_or_none()
         return found
 
     def keep(self, connection: Any, request: str, reply: str) -> None:
-        """Add the reply; a second server that works on the same request at the same time fails here."""
+        """Store the reply; a second server that processes the same request at the same time fails here."""
         row = {"request": request, "reply": reply, "done_ms": self._clock.time_ms()}
         connection.execute(sa.insert(_replies).values(row))
 
     def forget(self, connection: Any, before_ms: int) -> int:
-        """Remove replies from before `before_ms`, milliseconds since 1970 UTC; return how many."""
+        """Remove replies older than `before_ms`, milliseconds since 1970 UTC; return their number."""
         removed: int = connection.execute(sa.delete(_replies).where(_replies.c.done_ms < before_ms)).rowcount
         return removed

@@ -1,4 +1,4 @@
-"""A message as text that a database keeps, and back: for requests in the client's log, and replies at the server. Pure."""
+"""A message as text for a database, and back: for requests in the client's log, and replies at the server. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NOWHERE = Address(AddressKind.QUEUE, "nowhere")
 
 
 def envelope_of(message: Message) -> Envelope:
-    """Return what the application put into `message`, for no destination yet."""
+    """Return the application's content of `message`, without a destination."""
     own = message if isinstance(message, JmsMessage) else convert(message)
-    # The destination, the times and the id are those of a later send; mode and priority are JMS's defaults until then.
+    # A later send sets destination, times and id; mode and priority are JMS's defaults until then.
     return freeze(own, _NOWHERE, None, 0, 0, 2, 4)
 
 
@@ -54,7 +54,7 @@ def write_message(envelope: Envelope) -> str:
             # Typed text: JSON alone does not tell a Java long from an int.
             "properties": write_map(envelope.properties),
             "type": envelope.jms_type,
-            # A correlation id of bytes is not kept: the caller sets its own when the message is sent.
+            # A correlation id of bytes is not stored: the caller sets its own when the message is sent.
             "correlation": correlation if isinstance(correlation, str) else None,
             "reply_to": None if reply_to is None else [reply_to.kind.name, reply_to.name, reply_to.temporary],
         }
@@ -62,7 +62,7 @@ def write_message(envelope: Envelope) -> str:
 
 
 def read_message(text: str) -> Envelope:
-    """Return the envelope. Raises `ValueError`, `KeyError`, `TypeError` for what `write_message` did not write."""
+    """Return the envelope. Raises `ValueError`, `KeyError`, `TypeError` for a text that `write_message` did not write."""
     values = json.loads(text)
     kind = BodyKind[values["kind"]]
     reply_to = values["reply_to"]

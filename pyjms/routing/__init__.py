@@ -1,1 +1,1 @@
-"""Routing: rules as data say where each message goes, and what becomes of it on the way."""
+"""Routing: rules, as data, decide the destinations of each message and transform it."""

@@ -1,9 +1,9 @@
-"""Rules, compiled: a message meets those that may want it, not one rule after the other. Pure.
+"""Compiled rules: a message is checked only against rules that may match, not against each in turn. Pure.
 
-Conditions that ask for one of some values (JMSType, the sender, the kind of body, ``property = 'text'`` and ``IN`` at the top of a
-selector, ``equals`` at a path) become tables: from the value to the rules that allow it, as bits of a number. One look into each
-table leaves the rules that can still hold. Their other conditions are evaluated once for a message, however many rules share them,
-and a selector is taken apart at its ANDs, so that parts of it are shared, too.
+Conditions on one of several values (JMSType, the sender, the kind of body, ``property = 'text'`` and ``IN`` at the top
+of a selector, ``equals`` at a path) become tables: from the value to the rules that allow it, as bits of a number. One
+lookup in each table leaves the candidate rules. Their other conditions are evaluated once for a message, however many
+rules share them, and a selector is split at its ANDs, so that its parts are shared, too.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _Getter: TypeAlias = tuple[_Key | None, _Keys | None]
 
 @dataclass(slots=True)
 class _Table:
-    """What one thing that messages can be told apart by says of all rules; a rule is a bit."""
+    """An index of all rules by one value of messages; each rule is a bit."""
 
     getter: _Getter
     allowed: dict[Hashable, int] = field(default_factory=dict)
     constrained: int = 0
-    """The rules that ask for it at all."""
+    """The rules that have a condition on it."""
 
     def add(self, bit: int, values: Iterable[Hashable]) -> None:
         self.constrained |= bit
@@ -50,7 +50,7 @@ class _Table:
 
 
 class CompiledRules:
-    """Decides about messages. Immutable: any thread may use it."""
+    """Decides the targets of messages. Immutable: safe for any thread."""
 
     def __init__(self, rules: RuleSet) -> None:
         self.rules = rules
@@ -59,21 +59,21 @@ class CompiledRules:
         self._tests_of: list[tuple[int, ...]] = []
         for number, rule in enumerate(rules.rules):
             self._add(1 << number, rule)
-        # Cheap ones first: what they rule out, costly ones need not look at.
-        # The digit with which each key begins is its cost: a header first, a path into a body last.
+        # Cheap tables first: costly ones need not check the rules that these exclude. The first digit of each key is
+        # its cost: a header first, a path into a body last.
         ordered = [self._tables[key] for key in sorted(self._tables, key=lambda key: str(key)[:2])]
         self._ordered = [(*table.getter, table.allowed, table.constrained) for table in ordered]
         self._choices = [
             (rule, tuple(Choice(target, rule) for target in dict.fromkeys(rule.targets))) for rule in rules.rules
         ]
-        # Known beforehand: most sets of rules have none, and then is_wanted needs no look at each choice.
+        # Computed beforehand: most sets of rules have no taps, and then is_wanted need not check each choice.
         self._has_taps = any(rule.tap for rule in rules.rules)
         self._test_list = [test for _, test in self._tests.values()]
         self._all = (1 << len(rules.rules)) - 1
         self._nobody = () if rules.undeliverable is None else (Choice(rules.undeliverable, None),)
 
     def decide(self, envelope: Envelope) -> tuple[Choice, ...]:
-        """Return the targets of a message, each once, with the rule that wanted it; empty: it is undeliverable."""
+        """Return the targets of a message, each once, with the matching rule; empty if it is undeliverable."""
         rules = self.rules
         facts = Facts(envelope, rules.sender_properties, rules.body_bytes_max)
         candidates = self._candidates(facts)
@@ -81,7 +81,7 @@ class CompiledRules:
         found: tuple[Choice, ...] = ()
         is_wanted = False
         while candidates:
-            # The lowest bit is the first rule in the file, as rules are asked in their order.
+            # The lowest bit is the first rule in the file, as rules apply in their order.
             bit = candidates & -candidates
             candidates ^= bit
             number = bit.bit_length() - 1
@@ -94,23 +94,23 @@ class CompiledRules:
             is_wanted = is_wanted or not rule.tap
             if rule.stop:
                 break
-        # Rules that only listen in get their copies even of a message that nobody else wants.
+        # Taps get their copies even of a message that no other rule matches.
         return found if is_wanted else _joined(found, self._nobody)
 
     def is_wanted(self, choices: Iterable[Choice]) -> bool:
-        """Say whether anybody gets the message, save for those that only listen in."""
+        """Say whether a rule other than a tap matched."""
         return any(not self._has_taps or choice.rule is None or not choice.rule.tap for choice in choices)
 
     def _candidates(self, facts: Facts) -> int:
         candidates = self._all
         for key_of_one, keys_of_all, found, constrained in self._ordered:
-            # If no remaining candidate asks for this, the value is not read: a body is parsed only for rules that may
-            # still hold.
+            # If no remaining candidate has a condition on this value, it is not read: a body is parsed only for rules
+            # that may still match.
             concerned = candidates & constrained
             if not concerned:
                 continue
             if key_of_one is not None:
-                # Those of the concerned rules that do not allow the value are taken out; all others stay.
+                # Rules with a condition that the value does not meet are removed; all others stay.
                 candidates ^= concerned & ~found.get(key_of_one(facts), 0)
                 continue
             allowed = 0
@@ -122,7 +122,7 @@ class CompiledRules:
 
     def _holds(self, tests: tuple[int, ...], facts: Facts, known: dict[int, bool]) -> bool:
         for test in tests:
-            # One test may belong to many rules, and is made once for a message.
+            # One test may belong to many rules, and is evaluated once for a message.
             value = known.get(test)
             if value is None:
                 value = known[test] = self._test_list[test](facts)
@@ -148,11 +148,11 @@ class CompiledRules:
             self._add_content(content, asked, self._test_into(tests))
         for key, (getter, values) in asked.items():
             table = self._tables.setdefault(key, _Table(getter))
-            # A rule for json or xml needs the getter that looks into the body; the others are served by it, too.
+            # A rule for json or xml needs the getter that parses the body; it serves the others, too.
             if key == "4 body" and getter is not _KIND:
                 table.getter = getter
             table.add(bit, values)
-        # A dictionary removes doubles and keeps the order.
+        # A dictionary removes duplicates and keeps the order.
         self._tests_of.append(tuple(dict.fromkeys(tests)))
 
     def _test_into(self, tests: list[int]) -> Callable[[Hashable, _Test], None]:
@@ -169,8 +169,8 @@ class CompiledRules:
         add: Callable[[Hashable, _Test], None],
     ) -> None:
         root = selector.root
-        # Allowed by three-valued logic: an AND is true only when all its terms are, so that each may be tested by
-        # itself (decision 0903).
+        # Allowed by three-valued logic: an AND is true only when all its terms are, so that each may be tested
+        # separately (decision 0903).
         for term in root.terms if isinstance(root, And) else (root,):
             equality = _equality(term)
             if equality is None:
@@ -180,7 +180,7 @@ class CompiledRules:
             name, values = equality
             key = f"3 property {name}"
             if key in asked:
-                # Two equalities on one name: both must hold, so that only values of both are left, perhaps none.
+                # Two equalities on one name: both must hold, so only common values remain, perhaps none.
                 values &= asked[key][1]
             asked[key] = ((_value_of(name), None), values)
 
@@ -212,14 +212,14 @@ def _one_of(
     asked: dict[Hashable, tuple[_Getter, frozenset[Hashable]]],
     add: Callable[[Hashable, _Test], None],
 ) -> None:
-    """Add the condition that a value is one of some, which may hold wildcards."""
+    """Add the condition that a value is one of `wanted`, which may have wildcards."""
     if wanted is None:
         return
-    # Exact values go into a table; wildcards are tested, as no value can be looked up by them.
+    # Exact values go into a table; wildcards are tested, as they have no value to look up.
     if not any("*" in each for each in wanted):
         asked[name] = ((value_of, None), frozenset(wanted))
         return
-    # fnmatch knows more wildcards than the one of rules.
+    # fnmatch knows more wildcards than rules do.
     expressions = [
         translate("*".join(part.replace("[", "[[]").replace("?", "[?]") for part in each.split("*"))) for each in wanted
     ]
@@ -233,7 +233,7 @@ def _one_of(
 
 
 def _equality(term: Node) -> tuple[str, frozenset[Hashable]] | None:
-    """Return the name and the texts of ``name = 'text'`` and ``name IN ('text', …)``; None: it is neither."""
+    """Return the name and the texts of ``name = 'text'`` and ``name IN ('text', …)``; None for other terms."""
     match term:
         case Comparison(operator="=", left=Identifier(name=name), right=String(value=value)):
             return name, frozenset((value,))
@@ -256,7 +256,7 @@ def _type(facts: Facts) -> str | None:
 
 
 def _value_of(name: str) -> _Key:
-    """Return what reads a header field or a property. A value that is no text is not in the table: it equals none."""
+    """Return the getter of a header field or a property. A value that is no text is not in the table: it equals none."""
     if name in ATTRIBUTES or name in FUNCTIONS:
         return lambda facts: read(facts.envelope, name)
     return lambda facts: facts.envelope.properties.get(name)
@@ -282,36 +282,36 @@ _SHOWN_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionExplained:
-    """One condition of a rule, and one message."""
+    """One condition of a rule, evaluated for one message."""
 
     text: str
     holds: bool
     seen: str
-    """What the message has there."""
+    """The message's value for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleExplained:
-    """One rule, and one message."""
+    """One rule, evaluated for one message."""
 
     rule: Rule
     is_asked: bool
-    """False: an earlier rule has stopped the search."""
+    """False if an earlier rule has stopped the search."""
     conditions: tuple[ConditionExplained, ...]
 
     @property
     def holds(self) -> bool:
-        """Whether the rule wants the message."""
+        """Whether the rule matches the message."""
         return self.is_asked and all(each.holds for each in self.conditions)
 
     @property
     def deciding(self) -> tuple[ConditionExplained, ...]:
-        """The conditions that decided: those that failed, or all when all hold."""
+        """The deciding conditions: those that failed, or all if all hold."""
         return tuple(each for each in self.conditions if each.holds is self.holds)
 
 
 def explain(rules: RuleSet, envelope: Envelope) -> tuple[RuleExplained, ...]:
-    """Return what each rule says to a message, in their order."""
+    """Return the evaluation of each rule for a message, in their order."""
     facts = Facts(envelope, rules.sender_properties, rules.body_bytes_max)
     explained: list[RuleExplained] = []
     is_asked = True

@@ -1,4 +1,4 @@
-"""Paths into bodies. Pure.
+"""Paths into message bodies. Pure.
 
 JSON: a JSON Pointer (RFC 6901), such as ``/customer/country`` or ``/lines/0/item``; ``*`` stands for any member of an array or an
 object. XML: the paths of Python's ElementTree from the root on, such as ``customer/address[1]/city`` or ``.//{urn:shop}item``, and
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pyjms.types import Stored
 
 Finder: TypeAlias = Callable[[Facts], tuple[Any, ...]]
-"""Returns the values at a path: strings, numbers, booleans, None, or for JSON also lists and dicts."""
+"""Returns the values at a path: strings, numbers, booleans, None, and for JSON also lists and dicts."""
 
-# ElementTree looks at each element again for each //, so that the time grows with a power of the size of the body.
+# ElementTree visits each element again for each //, so the time grows with a power of the size of the body.
 _ANYWHERE_MAX = 2
 _NOWHERE = Address(AddressKind.QUEUE, "value")
 
 
 def finder(content: Content) -> Finder:
-    """Return what finds the values of a condition. Raises ValueError for a path that is none."""
+    """Return the function that finds the values of a condition. Raises ValueError for an invalid path."""
     find = _json_finder(content.path) if content.language is Language.JSON else _xml_finder(content.path)
     if not content.as_number:
         return find
@@ -36,7 +36,7 @@ def finder(content: Content) -> Finder:
 
 def _json_finder(path: str) -> Finder:
     steps = read_pointer(path)
-    # Paths without a wildcard lead to one value at most, and need no generator.
+    # Paths without a wildcard find one value at most, and need no generator.
     if "*" not in steps:
         return _walker(steps)
     return lambda facts: tuple(_walk_all(facts.json, steps))
@@ -46,8 +46,7 @@ def _walker(steps: tuple[str, ...]) -> Finder:
     def walk(facts: Facts) -> tuple[Any, ...]:
         value = facts.json
         for step in steps:
-            # JSON's objects are plain dictionaries, and their members the usual case, so that no function is called for
-            # them.
+            # JSON's objects are plain dictionaries, and the usual case, so no function is called for their members.
             value = value.get(step, ABSENT) if type(value) is dict else _member(value, step)
         return () if value is ABSENT else (value,)
 
@@ -88,7 +87,7 @@ def _xml_finder(path: str) -> Finder:
             f"{path!r} has // more than {_ANYWHERE_MAX} times: each looks at all that is below what the ones before it found"
         )
     try:
-        # ElementTree compiles a path only when it is used: so it is tried when the rules are read.
+        # ElementTree compiles a path only at its first use, so it is tried when the rules are read.
         Element("probe").findall(place)
     except (SyntaxError, KeyError, TypeError) as error:  # TypeError: a path that ends within brackets
         raise ValueError(f"{path!r} is no path of ElementTree: {error}") from error
@@ -106,11 +105,11 @@ def _xml_finder(path: str) -> Finder:
 
 
 def _number(value: Any) -> int | float | None:
-    # A bool is an int in Python, and true is no number in JSON.
+    # A bool is an int in Python, but true is no number in JSON.
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
-        # As an int first: a float has 53 bits, and large numbers would become equal.
+        # As an int first: a float has 53 bits, and different large numbers would become equal.
         return int(value) if not isinstance(value, float) else value
     except ValueError:
         try:
@@ -120,7 +119,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def key_of(value: Any) -> Hashable:
-    """Return what two equal values have in common: of numbers the value, whatever their type; True is no 1."""
+    """Return a key that equal values share: for numbers the value, whatever their type; True is no 1."""
     if isinstance(value, bool):
         return (bool, value)
     return value if isinstance(value, (str, int, float)) else None
@@ -137,9 +136,9 @@ def holds(content: Content, values: tuple[Any, ...]) -> bool:
 
 
 def _as_message(value: Any) -> Envelope:
-    """Return a message whose property ``value`` a selector can look at; null and what has members are null to it."""
+    """Return a message with the property ``value`` for a selector; null and values with members are null to it."""
     stored: Stored = value if isinstance(value, (str, int, float, bool)) else None
-    # A property has at most a Java long; JSON's numbers have no bound, and beyond 10**308 no float either.
+    # A property has at most a Java long; JSON's numbers are unbounded, and beyond 10**308 not even floats.
     if isinstance(stored, int) and not -(2**63) <= stored < 2**63:
         stored = float(stored) if abs(stored) < 10**300 else None
     properties = {} if stored is None else {"value": stored}

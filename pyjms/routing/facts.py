@@ -1,4 +1,4 @@
-"""What rules ask of one message: read when first asked for, and once. Pure."""
+"""The values of a message that rules check: each is read at its first use, and once. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 ABSENT: Final = object()
-"""There is no such value."""
+"""The message has no such value."""
 _KINDS: Final = tuple(kind.name.lower() for kind in BodyKind)
 """By `BodyKind`, which counts from 0."""
 DEPTH_MAX: Final = 200
-"""XML nested more deeply is no message that somebody routes; and a path with `//` would look at each element once a level."""
+"""More deeply nested XML is not worth routing; and a path with `//` would visit each element once a level."""
 _BLANKS: Final = "\ufeff \t\r\n"
-_decode: Final = json.JSONDecoder().decode  # `json.loads` looks at its options each time
+_decode: Final = json.JSONDecoder().decode  # `json.loads` checks its options at each call
 
 
 class Facts:
-    """One message, as rules see it."""
+    """One message, for rules."""
 
     __slots__ = ("_body_bytes_max", "_json", "_sender", "_sender_properties", "_xml", "envelope")
 
@@ -31,13 +31,13 @@ class Facts:
         self._sender_properties = sender_properties
         self._body_bytes_max = body_bytes_max
         self._sender: Any = ABSENT
-        # None means not read yet: JSON's null is no object or array, so that no body is None.
+        # None means not read yet: JSON's null is no object or array, so no body is None.
         self._json: Any = None
         self._xml: Any = None
 
     @property
     def sender(self) -> str | None:
-        """Who sent it; None: it does not say."""
+        """The sender; None if the message does not say."""
         if self._sender is ABSENT:
             properties = self.envelope.properties
             self._sender = None
@@ -56,14 +56,14 @@ class Facts:
 
     @property
     def json(self) -> Any:
-        """The body as JSON has it; `ABSENT` if it is no JSON object or array, or too large."""
+        """The body as JSON; `ABSENT` if it is no JSON object or array, or too large."""
         if self._json is None:
             self._json = self._read_json()
         return self._json
 
     @property
     def xml(self) -> Element | None:
-        """The root of the body as XML; None if it is none, has a document type, or is too large."""
+        """The root of the body as XML; None if it is no XML, has a document type, or is too large."""
         if self._xml is None:
             text = self._text("<")
             if text is None:
@@ -84,17 +84,17 @@ class Facts:
             return ABSENT
 
     def _text(self, beginnings: str) -> str | None:
-        """Return the text of the body if it begins like what is wanted."""
+        """Return the text of the body if it begins with one of `beginnings`."""
         body = self.envelope.body
         if isinstance(body, bytes):
-            # Looked at before decoding: one large body must not stop the route for all others.
+            # Checked before decoding: one large body must not stop the route for all others.
             if len(body) > self._body_bytes_max:
                 return None
             try:
                 body = body.decode()
             except UnicodeDecodeError:
                 return None
-        # A character is a byte at least, so this refuses nothing that the limit allows.
+        # A character is at least a byte, so this refuses nothing that the limit allows.
         if not isinstance(body, str) or len(body) > self._body_bytes_max:
             return None
         first = body[:1]
@@ -106,7 +106,7 @@ class Facts:
 
 
 def _parse_xml(text: str) -> Element | None:
-    """Return the root of a document; None if it is not well formed, nested too deeply, or has a document type: entities may be bombs."""
+    """Return the root of a document; None if it is not well formed, nested too deeply, or has a document type."""
     # Imported late: only rules that look into XML bodies need the extra `routing`.
     from defusedxml.common import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
@@ -126,7 +126,7 @@ def _parse_xml(text: str) -> Element | None:
 
 
 def read_pointer(text: str) -> tuple[str, ...]:
-    """Return the steps of a JSON Pointer. Raises ValueError that says how one is written."""
+    """Return the steps of a JSON Pointer. Raises ValueError with the correct notation."""
     if text and not text.startswith("/"):
         raise ValueError(f"{text!r} is no JSON Pointer: it begins with a slash, as /customer/country does")
     steps = text.split("/")[1:]

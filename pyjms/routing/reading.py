@@ -1,4 +1,4 @@
-"""Files of rules, as TOML or JSON, and how they become rules; each problem is found, with its place and its remedy."""
+"""Reads files of rules, in TOML or JSON; reports all problems, with their places and remedies."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def load_rules(file: Path) -> RuleSet:
 
 
 def load_document(file: Path) -> tuple[Any, str | None]:
-    """Return what stands in a file, and its text if that has lines that tell something. Raises `RulesError`, `OSError`."""
+    """Return the content of a file, and its text if line numbers can be found in it. Raises `RulesError`, `OSError`."""
     # Reading a pipe or a device may never end.
     if file.exists() and not file.is_file():
         raise RulesError((Problem(file.name, "it is no file, but a folder, a device or a pipe", None),))
     try:
         with file.open("rb") as opened:
-            # One byte more than allowed tells that there is more, without reading it.
+            # One byte more than allowed shows that the file is larger, without reading all of it.
             data = opened.read(_BYTES_MAX + 1)
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -45,10 +45,10 @@ def load_document(file: Path) -> tuple[Any, str | None]:
 
 
 def parse_document(text: str, name: str) -> tuple[Any, str | None]:
-    """Return what `load_document` does, of the text of a file of that name. Raises `RulesError`."""
+    """Return the result of `load_document` for the text of a file of that name. Raises `RulesError`."""
     is_json = name.lower().endswith(".json")
     try:
-        # JSON goes without its text: only TOML's headers of tables can be found line by line.
+        # JSON is returned without its text: only TOML's table headers can be found line by line.
         return (json.loads(text), None) if is_json else (tomllib.loads(text), text)
     except RecursionError as error:
         raise RulesError((Problem(name, "it is nested too deeply; is it the right file?", None),)) from error
@@ -69,20 +69,20 @@ _HEADER: Final = re.compile(r"\s*\[\[\s*(?:rule|\"rule\")\s*\]\]")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong in a file of rules."""
+    """A problem in a file of rules."""
 
     place: str
-    """Such as ``rule 3 (big orders), selector``."""
+    """A place such as ``rule 3 (big orders), selector``."""
     text: str
     line: int | None
 
     def __str__(self) -> str:
-        """Return it in one line, the way compilers do."""
+        """Return it in one line, in the format of compilers."""
         return f"{'' if self.line is None else f'line {self.line}: '}{self.place}: {self.text}"
 
 
 class RulesError(ValueError):
-    """The rules cannot be used: `problems` has all that was found."""
+    """The rules cannot be used: `problems` has all problems found."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -90,12 +90,12 @@ class RulesError(ValueError):
 
 
 class _Reader:
-    """Collects problems while it goes on reading."""
+    """Collects problems while it continues reading."""
 
     def __init__(self, text: str | None) -> None:
         lines = (text or "").splitlines()
         self._lines = lines
-        # tomllib tells no lines of what it has read; the headers are in the order of the rules, so they are counted.
+        # tomllib gives no line numbers; the headers are in the order of the rules, so they are counted.
         self._rule_lines = [number for number, line in enumerate(lines, 1) if _HEADER.match(line)]
         self.problems: list[Problem] = []
 
@@ -103,12 +103,14 @@ class _Reader:
         return self._rule_lines[number] if number < len(self._rule_lines) else None
 
     def complain(self, place: str, text: str, near: int | None = None, word: str = "") -> None:
-        """Note a problem; its line is the first from `near` on, within the same table, that begins with `word`."""
+        """Record a problem; its line is the first one, starting at `near` and within the same table, that begins with
+        `word`.
+        """
         line = near
         if near is not None and word:
             for number in range(near + 1, len(self._lines) + 1):
                 content = self._lines[number - 1].lstrip()
-                # The next table begins: a key of the same name there would be another rule's.
+                # The next table begins: a key of the same name there would belong to another rule.
                 if content.startswith("[[rule") or (content.startswith("[") and "=" not in content):
                     break
                 if content.partition("=")[0].strip().strip('"') == word:
@@ -125,7 +127,7 @@ class _Reader:
 
 
 def read_rules(data: object, text: str | None = None) -> RuleSet:
-    """Return the rules that a document describes. `text`: its source, for the numbers of lines. Raises `RulesError`."""
+    """Return the rules in a document. `text`: its source, for line numbers. Raises `RulesError`."""
     reader = _Reader(text)
     if not isinstance(data, Mapping):
         raise RulesError((Problem("the file", "it is no table; begin with [[rule]]", None),))
@@ -148,7 +150,7 @@ def read_rules(data: object, text: str | None = None) -> RuleSet:
     body_bytes_max = data.get("body_bytes_max", 1 << 20)
     if isinstance(body_bytes_max, bool) or not isinstance(body_bytes_max, int) or body_bytes_max < 0:
         reader.complain("body_bytes_max", f"{body_bytes_max!r} is no number of bytes; write for instance 1048576")
-        # Reading goes on with any value, so that all problems are told at once.
+        # Reading continues with any value, so that all problems are reported together.
         body_bytes_max = 0
     if reader.problems:
         raise RulesError(tuple(reader.problems))
@@ -177,7 +179,7 @@ def _read_list(reader: _Reader, data: Mapping[str, Any], targets: dict[str, Targ
         place = f"rule {number + 1}" + (f" ({name})" if "name" in table else "")
         if not isinstance(name, str) or not name or name in names:
             reader.complain(place, "its name is empty or another rule's; each rule has a name of its own", line, "name")
-        # Counts and explanations go by the name, so that two rules must not share one.
+        # Counts and explanations use the name, so two rules must not share one.
         names.add(str(name))
         rules.append(_read_rule(reader, table, str(name), place, line, targets))
     return tuple(rules)
@@ -280,12 +282,12 @@ def _read_content(reader: _Reader, table: Mapping[str, Any], place: str, line: i
         as_number=as_number,
     )
     try:
-        # Made for nothing, to learn of a wrong path now and not at the first message.
+        # The result is dropped: it only reports a wrong path now and not at the first message.
         finder(content)
     except ValueError as error:
         reader.complain(place, str(error), line, "content")
         return None
-    # A selector that was refused has been complained of; the condition must not hold for everything then.
+    # A refused selector has been reported; meanwhile the condition must not match everything.
     return content if tests != ["where"] or where is not None else None
 
 
@@ -327,12 +329,12 @@ def _texts(
 
 
 def _name_target(reader: _Reader, name: object, targets: dict[str, TargetSpec], place: str, line: int | None) -> None:
-    """See that a name stands for a target; ``queue:NAME`` and ``topic:NAME`` are ones of the source's site."""
+    """Check that a name denotes a target; ``queue:NAME`` and ``topic:NAME`` are targets at the source's site."""
     if isinstance(name, str) and name in targets:
         return
     kind, colon, rest = str(name).partition(":")
     if colon and rest and kind in {"queue", "topic"}:
-        # Entered like a named target, so that the rest of the code knows one kind only.
+        # Entered like a named target, so that the rest of the code has only one kind.
         targets[str(name)] = TargetSpec(address=Address(AddressKind[kind.upper()], rest))
         return
     known = ", ".join(each for each in targets if ":" not in each) or "none"

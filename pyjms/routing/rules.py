@@ -1,7 +1,7 @@
-"""Rules as facts: what stands in a file of rules, once it has been read and found to be right. Pure.
+"""Rules as data: the validated content of a file of rules. Pure.
 
-A rule wants a message when all of its conditions hold. Rules are asked in their order; each target gets a message once, from the
-first rule that names it; `stop` ends the search.
+A rule matches a message when all of its conditions hold. Rules are evaluated in their order; each target gets a message
+once, from the first rule that names it; `stop` ends the search.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyjms.spi.envelope import Address
 from pyjms.spi.selector import Selector
 
 Literal: TypeAlias = str | int | float | bool
-"""What the value at a path may be compared with."""
+"""The types of values with which the value at a path may be compared."""
 
 BODIES = ("none", "text", "bytes", "map", "stream", "object", "json", "xml")
-"""The kinds of body that a rule may ask for; a text (or bytes in UTF-8) that can be read so is also ``json`` or ``xml``."""
+"""The kinds of body in a rule; a text (or bytes in UTF-8) that parses as such is also ``json`` or ``xml``."""
 
 
 class Language(Enum):
-    """What a path goes into."""
+    """The kind of document that a path searches."""
 
     JSON = "json"
     XML = "xml"
@@ -31,22 +31,22 @@ class Language(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A condition on the value at a path into the body. Where a path leads to several values, one that fits is enough."""
+    """A condition on the value at a path into the body. If a path finds several values, one match is enough."""
 
     language: Language
     path: str
     """JSON: a JSON Pointer (RFC 6901), with ``*`` for any member. XML: ElementTree's paths, and ``/@NAME`` at the end."""
     equals: tuple[Literal, ...] | None = None
-    """One of these, of the same type."""
+    """One of these values, of the same type."""
     where: Selector | None = None
     """A selector on the identifier ``value``."""
     exists: bool | None = None
     """Whether there must be a value, or must be none."""
     as_number: bool = False
-    """Read the text at the path as a number first."""
+    """Convert the text at the path to a number first."""
 
     def __str__(self) -> str:
-        """Say it for people."""
+        """Return it as text for people."""
         if self.equals is not None:
             wanted = f"is {' or '.join(map(repr, self.equals))}"
         elif self.where is not None:
@@ -58,7 +58,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """A transformer, as a rule uses it."""
+    """The use of a transformer in a rule."""
 
     use: str
     apply: Transformer = field(compare=False)
@@ -66,30 +66,30 @@ class Transform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. A condition that is None holds always."""
+    """One rule. A condition that is None always holds."""
 
     name: str
     targets: tuple[str, ...]
     senders: tuple[str, ...] | None = None
-    """One of these; ``*`` stands for any characters."""
+    """One of these; ``*`` matches any characters."""
     types: tuple[str, ...] | None = None
-    """JMSType is one of these; ``*`` stands for any characters."""
+    """JMSType is one of these; ``*`` matches any characters."""
     bodies: tuple[str, ...] | None = None
     """One of `BODIES`."""
     selector: Selector | None = None
     content: tuple[Content, ...] = ()
     transforms: tuple[Transform, ...] = ()
     tap: bool = False
-    """Only listens in: a message that nobody else wants is undeliverable still."""
+    """A tap: a message that no other rule matches is undeliverable nevertheless."""
     stop: bool = False
-    """No later rule is asked about a message that this one wants."""
+    """Whether a match ends the search: no later rule is evaluated."""
     line: int | None = None
-    """Where it stands in its file, if that is known."""
+    """Its line in the file, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSpec:
-    """A destination under a name."""
+    """A named destination."""
 
     address: Address
     url: str | None = None
@@ -105,18 +105,18 @@ class RuleSet:
 
     rules: tuple[Rule, ...]
     targets: Mapping[str, TargetSpec]
-    """All that rules name."""
+    """All targets that rules name."""
     undeliverable: str | None = None
-    """The target of messages that no rule wants, save for those that only listen in; None: they are set aside."""
+    """The target of messages that no rule but taps matches; None: they are undeliverable."""
     sender_properties: tuple[str, ...] = ("JMSXUserID", "JMSXAppID")
-    """Where the sender's identity is: the first of these properties that a message has."""
+    """The properties with the sender's identity: the first of these that a message has."""
     body_bytes_max: int = 1 << 20
-    """Bodies larger than this are not looked into."""
+    """Larger bodies are not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One target for one message, and the rule that wanted it; None: no rule did."""
+    """One target for one message, and the rule that chose it; None: no rule did."""
 
     target: str
     rule: Rule | None

@@ -1,4 +1,4 @@
-"""Routers: compiled rules that are exchanged between two messages, and the kind ``route`` of ``pyjms.route_runners``."""
+"""Routers: compiled rules that can be replaced between two messages, and the kind ``route`` of ``pyjms.route_runners``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from pyjms.spi.words import reason_of
 
 
 def transformed(rule: Rule, envelope: Envelope) -> Envelope:
-    """Return what the transformers of a rule make of a message. Raises `TransformerError`, which names the rule and the transformer."""
+    """Return the result of a rule's transformers for a message. Raises `TransformerError`, which names the rule and the
+    transformer.
+    """
     for transform in rule.transforms:
         try:
             made = transform.apply(envelope)
-        except Exception as error:  # whatever a body brings it to, the next message is another one
+        except Exception as error:  # whatever error a body causes, the next message is another one
             why = str(error) if isinstance(error, TransformerError) else reason_of(error)
             raise TransformerError(f"{rule.name}: the transformer {transform.use} failed: {why}") from error
         if not isinstance(made, Envelope):
@@ -46,12 +48,14 @@ _LOOKS_EVERY_MS = 250
 
 
 class Router:
-    """Decides for each message. `plan` is for the route's thread; all else is for any."""
+    """Decides the targets of each message. `plan` is for the route's thread; the other methods are for any thread."""
 
     def __init__(
         self, rules: RuleSet, sites: Callable[[str, TargetSpec], Site], clock: Clock, file: Path | None = None
     ) -> None:
-        """`sites` returns the site of a target, and raises `ProviderError`. `file`: where the rules came from, to be watched."""
+        """`sites` returns the site of a target, and raises `ProviderError`. `file`: the source of the rules, which is
+        checked for changes.
+        """
         self._sites = sites
         self._clock = clock
         self._file = file
@@ -64,14 +68,14 @@ class Router:
         """Why the last rules were refused; None: they are in force."""
 
     def targets(self) -> list[Target]:
-        """Return all targets at present."""
+        """Return all current targets."""
         return list(self._in_force[1].values())
 
     def plan(self, envelope: Envelope) -> Sequence[OutgoingMessage]:
         """Return the outgoing messages of a message. Raises `UndeliverableError`."""
         if self._file is not None:
             self.look()
-        # Both at once: a thread that looks at the statistics may replace them between two reads.
+        # Both at once: a thread that reads the statistics may replace them between two reads.
         ready, targets = self._in_force
         choices = ready.decide(envelope)
         if not choices:
@@ -89,7 +93,7 @@ class Router:
 
     def _count(self, choices: Sequence[Choice]) -> None:
         counted: Rule | None = None
-        for choice in choices:  # those of one rule stand together
+        for choice in choices:  # choices of one rule are adjacent
             rule = choice.rule
             if rule is None:
                 self._counts["undeliverable"] += 1
@@ -98,22 +102,21 @@ class Router:
                 counted = rule
 
     def details(self) -> Mapping[str, int]:
-        """Return how many messages each rule wanted."""
+        """Return the number of messages that each rule matched."""
         self.look()
         return dict(self._counts)
 
     def look(self) -> None:
-        """Read the file anew if it has changed, but not all the time."""
+        """Read the file again if it has changed, at most once per interval."""
         now_ms = self._clock.monotonic_ms()
-        # Both the route's thread and those that ask for statistics look; the second one need not wait for the first.
+        # Both the route's thread and readers of statistics call this; the second one need not wait for the first.
         if self._file is None or now_ms < self._looks_at_ms or not self._lock.acquire(blocking=False):
             return
         try:
             self._looks_at_ms = now_ms + _LOOKS_EVERY_MS
             stamp = _stamp(self._file)
             if stamp != self._seen and stamp is not None:
-                # Before reading: a file that is wrong is complained of once, and one that changes meanwhile is read
-                # again.
+                # Before reading: a wrong file is reported once, and one that changes meanwhile is read again.
                 self._seen = stamp
                 self._reload(self._file)
         finally:
@@ -122,13 +125,13 @@ class Router:
     def _reload(self, file: Path) -> None:
         try:
             self.replace(load_rules(file))
-        # A mistake in a file must not stop a route that runs: the rules before it stay in force.
+        # A mistake in a file must not stop a running route: the former rules stay in force.
         except (RulesError, ProviderError, OSError) as error:
             self.refused = str(error)
             _log.warning("PYJMS-ROUTE the rules of %s are refused, those before stay in force: %s", file, error)
 
     def replace(self, rules: RuleSet) -> None:
-        """Have other rules be in force from the next message on. Raises `ProviderError`; then nothing changes."""
+        """Put other rules in force from the next message on. Raises `ProviderError`; then nothing changes."""
         self._in_force = self._prepare(rules)
         self.refused = None
 
@@ -141,7 +144,7 @@ class Router:
 
 
 def _transformed(rule: Rule, envelope: Envelope) -> Envelope:
-    """Return what a rule makes of a message. Raises `UndeliverableError`."""
+    """Return the messages that a rule makes of a message. Raises `UndeliverableError`."""
     try:
         return transformed(rule, envelope)
     except TransformerError as error:
@@ -154,7 +157,7 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
     try:
         seen = file.stat()
     except OSError:
-        return None  # between two versions, or gone: the rules stay
+        return None  # the file is missing, perhaps between two versions: the rules stay
     # With size and inode: a file that is replaced within the clock's resolution has the same time.
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
@@ -178,7 +181,7 @@ class RunningRouter(RunningRoute):
         self.thread.stop()
 
     def statistics(self) -> RouteStatistics:
-        # Also the way to notice a changed file while no message comes.
+        # Also detects a changed file while no messages arrive.
         details = self.router.details()
         seen = self.thread.statistics()
         refused = self.router.refused
@@ -188,7 +191,7 @@ class RunningRouter(RunningRoute):
 
 
 class RouteRulesRunner(RouteRunner):
-    """Each message of a queue to where rules send it."""
+    """Moves each message of a queue to the destinations that rules choose."""
 
     def check(self, request: RouteRequest) -> None:
         _read(request)
@@ -213,7 +216,7 @@ def _read(request: RouteRequest) -> tuple[RouteSettings, Router]:
         raise RouteError(f"the rules of the route {request.name!r} cannot be used: {error}") from error
     except ProviderError as error:
         raise RouteError(error.reason) from error
-    # A message would go round within one queue, up to the limit of hops.
+    # A message would circle within one queue, up to the limit of hops.
     if any(target == settings.source for target in router.targets()):
         raise RouteError(
             f"the route {request.name!r} has its source {settings.source} as a target, too; name another one"
@@ -222,7 +225,7 @@ def _read(request: RouteRequest) -> tuple[RouteSettings, Router]:
 
 
 def _site(request: RouteRequest, name: str, spec: TargetSpec) -> Site:
-    """Return the site of a target; one without a URL is at that of the source. Raises `RouteError`."""
+    """Return the site of a target; one without a URL is at the source's site. Raises `RouteError`."""
     settings: Mapping[str, object] = request.settings
     described = Described(
         replace(request, settings={key: settings[key] for key in ("user", "password") if key in settings}), ()

@@ -1,8 +1,8 @@
-"""What may become of a message on its way: built-in transformers, and those of the entry-point group ``pyjms.transformers``.
+"""Transformers of messages: built-in ones, and those of the entry-point group ``pyjms.transformers``.
 
-An entry point is a function that takes the settings of one use, and returns the transformer: a function from envelope to envelope.
-It raises ValueError for settings that it cannot use, as the transformer does for a message that is none for it: that
-message goes to the undeliverable ones.
+An entry point is a function that takes the settings of one use, and returns the transformer: a function from envelope
+to envelope. It raises ValueError for settings that it cannot use; the transformer raises it for a message that it
+cannot transform, which then is undeliverable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TransformerFactory: TypeAlias = Callable[[Mapping[str, Any]], Transformer]
 
 
 class TransformerError(ValueError):
-    """A transformer is unknown, its settings cannot be used, or the message is none for it."""
+    """A transformer is unknown, its settings cannot be used, or it cannot transform the message."""
 
 
 _INT_MAX: Final = 2**31
@@ -41,8 +41,8 @@ def known_transformers() -> tuple[str, ...]:
 
 
 def find_transformer(name: str) -> TransformerFactory:
-    """Return what makes transformers of a name. Raises `TransformerError` when nothing does."""
-    # Built-in names win, so that an installed package cannot change what existing rules mean.
+    """Return the factory of the transformers of a name. Raises `TransformerError` if there is none."""
+    # Built-in names take precedence, so that an installed package cannot change the meaning of existing rules.
     if name in BUILT_IN:
         return BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
@@ -55,13 +55,13 @@ def find_transformer(name: str) -> TransformerFactory:
 
 
 def make_transformer(name: str, settings: Mapping[str, Any]) -> Transformer:
-    """Return the transformer of one use. Raises `ValueError`: there is none of that name, or it cannot use the settings."""
+    """Return the transformer of one use. Raises `ValueError`: the name is unknown, or it cannot use the settings."""
     make = find_transformer(name)
     try:
         return make(settings)
     except ValueError:
         raise
-    except Exception as error:  # somebody else's function: it may fail in any way, which is no fault of the other rules
+    except Exception as error:  # foreign code: it may fail in any way, which must not affect the other rules
         raise TransformerError(f"the transformer {name!r} cannot use its settings: {reason_of(error)}") from error
 
 
@@ -87,7 +87,7 @@ def _remove(settings: Mapping[str, Any]) -> Transformer:
 
 
 def _copy(settings: Mapping[str, Any]) -> Transformer:
-    """Copy a header field to a property; one that is null is not copied."""
+    """Copy a header field to a property; null is not copied."""
     given = _only(settings, "header", "to")
     header, to = given["header"], _property(given["to"])
     if header not in _HEADERS:
@@ -97,7 +97,7 @@ def _copy(settings: Mapping[str, Any]) -> Transformer:
         value = read(envelope, header)
         if value is None:
             return envelope
-        # A time does not fit a Java int, which a plain int is.
+        # A time does not fit a Java int, the type of a plain int.
         stored = Long(value) if header == "JMSTimestamp" and isinstance(value, int) else value
         return replace(envelope, properties={**envelope.properties, to: stored})
 
@@ -113,7 +113,7 @@ def _type(settings: Mapping[str, Any]) -> Transformer:
 
 
 def _map_json(settings: Mapping[str, Any]) -> Transformer:
-    """Make a JSON object of fields of another one; a field that is not there is left out."""
+    """Make a JSON object of fields of another one; missing fields are left out."""
     fields = _only(settings, "fields")["fields"]
     if not isinstance(fields, Mapping) or not fields:
         raise TransformerError('"map-json" needs fields = { new_name = "/old/path" }')
@@ -127,11 +127,11 @@ def _map_json(settings: Mapping[str, Any]) -> Transformer:
             raise TransformerError("the body is no text, and map-json needs JSON")
         try:
             document = json.loads(body)
-        # No ValueError, so that it would be told as a fault of the transformer.
+        # RecursionError is no ValueError: uncaught, it would be reported as a fault of the transformer.
         except RecursionError:
             raise TransformerError("the body is JSON that is nested too deeply") from None
         made = {name: value[0] for name, steps in paths.items() if (value := _at(document, steps))}
-        # Without escapes, by which a body in UTF-8 would grow.
+        # Without escapes, which would make a body in UTF-8 longer.
         text = json.dumps(made, ensure_ascii=False)
         is_bytes = envelope.body_kind is BodyKind.BYTES
         return replace(envelope, body=text.encode() if is_bytes else text)
@@ -151,7 +151,7 @@ def _at(value: Any, steps: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _only(settings: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return the settings, if they are these and no others."""
+    """Return the settings, if they have these keys and no others."""
     if set(settings) != set(names):
         raise TransformerError(f"its settings are {', '.join(names)}; given: {', '.join(settings) or 'none'}")
     return settings
@@ -178,4 +178,4 @@ def _stored(value: object, name: str) -> Stored:
 BUILT_IN: Final[Mapping[str, TransformerFactory]] = MappingProxyType(
     {"set": _set, "remove": _remove, "copy": _copy, "type": _type, "map-json": _map_json}
 )
-"""By the name that rules use."""
+"""By the name in rules."""
