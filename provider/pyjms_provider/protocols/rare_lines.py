@@ -1,4 +1,4 @@
-"""Lines of the log that strangers can cause: few, however many come. Pure."""
+"""Limits log lines that untrusted peers can cause. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _SILENCE_MS: Final = 5_000
 
 
 class RareLines:
-    """Lets one line of a kind through every five seconds, and counts those that it leaves out. One thread at a time."""
+    """Lets one line of a kind through every five seconds, and counts the others. One thread at a time."""
 
     def __init__(self) -> None:
         self._quiet: dict[Hashable, tuple[float, int]] = {}
 
     def missed(self, kind: Hashable, now_ms: float) -> str | None:
-        """Return what to add to a line that may be written now: how many were left out, or nothing; None: it is to be left out.
+        """Return the text to append to a line that may be written now: how many were suppressed, or nothing; None: suppress this one.
 
         now_ms: of the monotonic clock. There are few kinds: each is kept.
         """

@@ -1,7 +1,6 @@
-"""What RECEIPT says beyond its id, what CONNECTED says to a pyjms client, and errors of the SPI as headers of ERROR.
+"""The contents of RECEIPT beyond its id, of CONNECTED for a pyjms client, and errors of the SPI as headers of ERROR.
 
-A pyjms client raises the very class of error that the broker raised, or, where that is one of the broker's own, the class of the SPI
-from which it is derived, with its code.
+A pyjms client raises the same class of error as the broker; for a class of the broker's own, its base class in the SPI, with its code.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _BODY_MAX = "body-max"
 
 
 def receipt_frame(receipt: str, headers: Mapping[str, str] | None = None) -> Frame:
-    """Return the RECEIPT for `receipt`; `headers` as one of the facts of this module writes them."""
+    """Return the RECEIPT for `receipt`; `headers` are those of a class of this module."""
     return Frame("RECEIPT", {"receipt-id": receipt, **(headers or {})})
 
 
 def number_in(headers: Mapping[str, str], name: str) -> int:
-    """Return a number that an answer says. Raises `ProfileError`."""
+    """Return the number in a header of an answer. Raises `ProfileError`."""
     text = headers.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise ProfileError(f"the broker's answer lacks the number {name}")
@@ -38,7 +37,7 @@ def number_in(headers: Mapping[str, str], name: str) -> int:
 
 
 def body_max_in(headers: Mapping[str, str]) -> int:
-    """Return how many bytes the body of a frame may have, as CONNECTED says; 0: it does not say. Raises `ProfileError`."""
+    """Return the largest frame body in bytes, as CONNECTED says; 0: it does not say. Raises `ProfileError`."""
     return number_in(headers, _BODY_MAX) if _BODY_MAX in headers else 0
 
 
@@ -47,7 +46,7 @@ class Sent:
     """For SEND."""
 
     message_id: MessageId | None
-    """The JMSMessageID: the client's, or the broker's where the client gave none; None: it shall have none."""
+    """The JMSMessageID: the client's, or the broker's if the client gave none; None: the message has none."""
 
     def headers(self) -> dict[str, str]:
         """Return what RECEIPT says."""
@@ -65,7 +64,7 @@ class Drained:
     """For CREDIT with `drain` or `revoke`."""
 
     left: int
-    """The credit that was taken back."""
+    """The credit that was dropped."""
 
     def headers(self) -> dict[str, str]:
         """Return what RECEIPT says."""
@@ -120,7 +119,7 @@ class Prepared:
     """For PREPARE."""
 
     needs_commit: bool
-    """False: the branch did nothing that a commit could add to, and is over."""
+    """False: the branch has nothing to commit, and has ended."""
 
     def headers(self) -> dict[str, str]:
         """Return what RECEIPT says."""
@@ -157,23 +156,23 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """What CONNECTED says to a pyjms client, beside what it says to all: `session` is the connection's id."""
+    """What CONNECTED says to a pyjms client in addition to the usual headers: `session` is the connection's id."""
 
     capabilities: Capability
     resource_manager: str
-    """Connections of equal ones can work in one branch."""
+    """Connections with an equal one can work in one branch."""
     transaction_timeout_s: int = 0
-    """The time that a branch has until it is prepared, unless BEGIN says another; 0: for ever."""
+    """How many seconds a branch may take until it is prepared, unless BEGIN sets another limit; 0: no limit."""
     jmsx_property_names: tuple[str, ...] = ()
     advice: Mapping[Capability, str] = field(default_factory=dict)
-    """What the broker's owner can do so that connections have a capability that this one lacks."""
+    """What the broker's owner can do to give connections a capability that this one lacks."""
     can_find: bool = False
     """Whether the broker knows FIND."""
     body_max: int = 0
-    """Bytes that the body of a frame to the broker may have; 0: it does not say. A larger one ends the connection."""
+    """The largest body of a frame to the broker, in bytes; 0: not known. A larger one ends the connection."""
 
     def headers(self) -> dict[str, str]:
-        """Return what CONNECTED says; it has to say `pyjms-profile`, too. In CONNECTED nothing is escaped."""
+        """Return the headers of CONNECTED, except `pyjms-profile`. CONNECTED has no escapes."""
         headers = {
             "pyjms-profile": "1",
             "capabilities": ",".join(each.name or "" for each in self.capabilities),
@@ -186,17 +185,17 @@ class Greeting:
         if self.body_max:
             headers[_BODY_MAX] = str(self.body_max)
         for capability, text in self.advice.items():
-            # In CONNECTED nothing is escaped, so that a line end would begin another header.
+            # CONNECTED has no escapes, so a line end would begin another header.
             headers[f"advice-{capability.name}"] = text.replace("\n", " ")
         return headers
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Greeting:
-        """Return what CONNECTED says. Capabilities that are not known here are left out. Raises `ProfileError`."""
+        """Return the greeting in CONNECTED. Unknown capabilities are left out. Raises `ProfileError`."""
         names = Capability.__members__
         capabilities = Capability.NONE
         for name in headers.get("capabilities", "").split(","):
-            # A newer broker may have capabilities that this client does not know: they are of no use here.
+            # A newer broker may have capabilities that this client does not know, and cannot use.
             capabilities |= names.get(name, Capability.NONE)
         prefix = "advice-"
         return cls(
@@ -215,14 +214,14 @@ class Greeting:
 
 
 PACKED_TYPE = "application/vnd.pyjms.page"
-"""The content-type of a page that is one MESSAGE (`packed`)."""
+"""The content-type of a page in one MESSAGE (`packed`)."""
 
 _GROUP_TYPES = {
     "name": (str,), "kind": (str,), "destination": (str,), "subscription": (str, type(None)),
     "client-id": (str, type(None)), "selector": (str, type(None)), "generation": (str,), "low": (int,), "high": (int,),
 }  # fmt: skip
 _LIST_MAX = 2 * 1024 * 1024
-"""Characters of a list; what does not fit is left out, and a header has room for it when all is escaped."""
+"""The most characters of a list, which a header can hold even if all are escaped; the rest is left out."""
 
 
 def _dump(rows: Sequence[Any]) -> str:
@@ -350,7 +349,7 @@ class Promoted:
     """For PROMOTE."""
 
     is_new: bool
-    """False: it had been done before."""
+    """False: an earlier request had done it."""
 
     def headers(self) -> dict[str, str]:
         """Return what RECEIPT says."""
@@ -413,7 +412,7 @@ def _read_unit(row: Any) -> StagedUnit:
 
 
 PROTOCOL_CODE = "PYJMS-STOMP"
-"""The code of an ERROR about the frames themselves, rather than about what they ask for."""
+"""The code of an ERROR about the frames themselves, and not about their requests."""
 
 _OURS = "PYJMS-"
 _MESSAGE_MAX = 200
@@ -425,7 +424,7 @@ _KIND = "kind"
 def _all_classes(root: type[ProviderError]) -> dict[str, type[ProviderError]]:
     found = {root.code: root}
     for child in root.__subclasses__():
-        if child.__module__ == ProviderError.__module__:  # others may have added their own
+        if child.__module__ == ProviderError.__module__:  # other modules may have added their own
             found.update(_all_classes(child))
     return found
 
@@ -435,12 +434,12 @@ _KINDS = frozenset(_BY_CODE.values())
 
 
 def _kind_of(error: ProviderError) -> str:
-    """Return the code of the class of the SPI that an error is, or is a kind of."""
+    """Return the code of an error's class of the SPI, or of its nearest base class there."""
     return next(kind.code for kind in type(error).__mro__ if kind in _KINDS)
 
 
 def error_headers(error: ProviderError | StompError) -> dict[str, str]:
-    """Return the headers by which `error_of` makes the error again; the body of the frame is its `reason`."""
+    """Return the headers from which `error_of` rebuilds the error; the body of the frame is its `reason`."""
     if isinstance(error, StompError):
         return {"code": PROTOCOL_CODE}
     headers = {"code": error.code}
@@ -460,7 +459,7 @@ def error_headers(error: ProviderError | StompError) -> dict[str, str]:
 
 
 def error_frame(error: ProviderError | StompError, receipt: str | None, *, closing: bool = False) -> Frame:
-    """Return the ERROR of `error`, which answers the frame that asked for `receipt`, if one did.
+    """Return the ERROR of `error`, which answers the frame that asked for `receipt`, if there is one.
 
     `closing`: the broker closes the connection after it. Any version of STOMP can write it.
     """
@@ -480,13 +479,13 @@ def error_frame(error: ProviderError | StompError, receipt: str | None, *, closi
 
 
 def is_closing(frame: Frame) -> bool:
-    """Say whether the broker closes the connection after this ERROR to a pyjms client."""
+    """Return whether the broker closes the connection after this ERROR to a pyjms client."""
     return frame.headers.get(_CLOSING) == "true"
 
 
 def error_of(frame: Frame) -> ProviderError:
-    """Return the error that an ERROR frame tells of: of its own class where its code is known, else of the class that it is a kind of,
-    or `ProviderError`, with that code.
+    """Return the error in an ERROR frame: of its own class if its code is known, else of its base class in the SPI, or `ProviderError`,
+    with that code.
     """
     headers = frame.headers
     reason = bytes(frame.body).decode("utf-8", "replace").strip() or headers.get("message", "")
@@ -501,8 +500,8 @@ def error_of(frame: Frame) -> ProviderError:
         return _selector_error(headers, reason)
     error = kind(reason)
     if code.startswith(_OURS):
-        vars(error)["code"] = code  # of this one: the class has that of its kind
-    if kind is RolledBackError and _CAUSE in headers:  # the reason tells of both
+        vars(error)["code"] = code  # of the instance: the class has the code of its kind
+    if kind is RolledBackError and _CAUSE in headers:  # the reason has both errors
         error.__cause__ = _BY_CODE.get(headers[_CAUSE], ProviderError)(reason)
     return error
 

@@ -1,4 +1,4 @@
-r"""The codec of STOMP frames: limits of size, escaping, heads taken apart, an encoder, and a decoder of streams.
+r"""The codec of STOMP frames: size limits, escaping, a parser of heads, an encoder, and a decoder of streams.
 
 Header names and values are not escaped at all in STOMP 1.0, by ``\\ \n \c`` in 1.1, and by ``\r`` too in 1.2 (STOMP 1.2, "Value
 Encoding"): CONNECT and CONNECTED are never escaped, and undefined sequences are a fatal error.
@@ -19,7 +19,7 @@ from pyjms_provider.protocols.stomp.frames import HEARTBEAT, Frame, Heartbeat, V
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a decoder takes; more is a `FrameLimitError`. The first two are ActiveMQ Classic's."""
+    """The limits of a decoder, above which it raises `FrameLimitError`. The first two are ActiveMQ Classic's."""
 
     header_line_max: int = 10 * 1024
     """Bytes of one header line, without its end."""
@@ -33,7 +33,7 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 BEFORE_LOGIN = Limits(header_count_max=100, header_size_max=32 * 1024, body_max=4 * 1024)
-"""Enough for CONNECT, with a short body that some clients write, and nothing that a stranger could fill memory with."""
+"""Enough for CONNECT, with a short body that some clients write, and too little for an unknown client to fill memory."""
 
 
 UNESCAPED_COMMANDS = frozenset({"CONNECT", "CONNECTED", "STOMP"})
@@ -51,14 +51,14 @@ _SEQUENCE = re.compile(r"\\(?:.|\Z)", re.DOTALL)
 
 
 def escape(text: str, version: Version) -> str:
-    """Return `text` as it stands in a header of `version`, 1.1 or 1.2."""
+    """Return `text` escaped for a header of `version`, 1.1 or 1.2."""
     return text.translate(_TABLES[version])
 
 
 def unescape(text: str, version: Version) -> str:
-    """Return what `text` means in `version`, 1.1 or 1.2. Raises `FrameError` for a sequence that has no meaning there."""
+    """Return `text` unescaped as in `version`, 1.1 or 1.2. Raises `FrameError` for an undefined sequence."""
     if text.count("\\") == text.count("\\c"):
-        return text.replace("\\c", ":")  # message ids have colons, and most texts no more than that
+        return text.replace("\\c", ":")  # message ids have colons, and most texts no other escape
     meanings = _MEANINGS[version]
     try:
         return _SEQUENCE.sub(lambda found: meanings[found[0]], text)
@@ -70,20 +70,20 @@ def unescape(text: str, version: Version) -> str:
 
 
 PROFILE_HEADER = "JMS_pyjms"
-"""The header that carries what plain STOMP cannot say of a message; its properties come after it."""
+"""The header for everything of a message that plain STOMP cannot express; its properties come after it."""
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
 # Possessive quantifiers (`*+`) give nothing back: a hostile head of megabytes costs linear time.
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
-# The same with nothing escaped but as STOMP 1.2 has it.
+# The same, with escapes of STOMP 1.2 only.
 _escaped_lines = re.compile(
     r"(?:(?!:)[^:\n\\]*+(?:\\[rnc\\][^:\n\\]*+)*+:[^\n\\]*+(?:\\[rnc\\][^\n\\]*+)*+\n)*+"
 ).fullmatch
 
 
 class HeaderParser:
-    """Takes heads apart by the rules of `version`; None stands for 1.2."""
+    """Parses heads by the rules of `version`; None means 1.2."""
 
     def __init__(self, limits: Limits, version: Version | None, *, lazy: bool) -> None:
         self.limits = limits
@@ -91,7 +91,7 @@ class HeaderParser:
         self.lazy = lazy
 
     def parse(self, head: bytes) -> Frame:
-        """Return the frame that `head` begins, without the line end before the blank line. Raises `FrameError`."""
+        """Return the frame that begins with `head`, which lacks the line end before the blank line. Raises `FrameError`."""
         self._check_sizes(head)
         try:
             text = head.decode()
@@ -106,14 +106,14 @@ class HeaderParser:
             raise FrameError("a frame begins with what is no command of STOMP")
         if not lines:
             return Frame(command, {})
-        # Lazy only where both sides speak the profile: for others properties are headers like all.
+        # Lazy only where both sides speak the profile: otherwise properties are ordinary headers.
         if self.lazy:
             return self._parse_lazily(command, lines)
         return self._parse_lines(command, lines)
 
     def _check_sizes(self, head: bytes) -> None:
         limits, size = self.limits, len(head)
-        # A head with fewer bytes than it may have lines breaks no limit: most are not looked at further.
+        # A head with fewer bytes than the allowed number of lines breaks no limit: this skips further checks for most.
         if size <= limits.header_line_max and size <= limits.header_count_max:
             return
         if size > limits.header_size_max:
@@ -124,7 +124,7 @@ class HeaderParser:
             raise FrameLimitError("a header line", limits.header_line_max, "bytes")
 
     def _without_returns(self, text: str) -> str:
-        if self.version in (Version.V1_0, Version.V1_1):  # there a line ends with LF alone, and CR may be in a value
+        if self.version in (Version.V1_0, Version.V1_1):  # here a line ends with LF alone, and a value may contain CR
             command, line_end, lines = text.partition("\n")
             return command.removesuffix("\r") + line_end + lines
         text = text.replace("\r\n", "\n").removesuffix("\r")
@@ -140,7 +140,7 @@ class HeaderParser:
         tail = lines[at + 1 :] + "\n"
         is_sound = _escaped_lines if "\\" in tail else _named_lines
         if not is_sound(tail):
-            # A fault is found here, at its sender's connection, and not by a receiver later.
+            # A fault is found now, on the sender's connection, and not by a receiver later.
             split_lines(tail, Version.V1_2)
         frame = self._parse_lines(command, lines[:at])
         frame.tail = tail
@@ -159,7 +159,7 @@ class HeaderParser:
             except ValueError:
                 raise _no_colon(split) from None
             if version is not None and "\\" in lines:
-                # Two names that differ may be equal when unescaped: then each line is taken by itself.
+                # Two names that differ may be equal when unescaped: then each line is parsed separately.
                 if len(headers) == len(split) and "\\" not in "".join(headers):
                     _unescape_values(headers, version)
                 else:
@@ -190,20 +190,20 @@ def split_lines(lines: str, version: Version) -> tuple[tuple[str, str], ...]:
     elif _named_lines(lines):
         pairs = tuple([(name, value) for name, _, value in [line.partition(":") for line in split]])
     else:
-        pairs = _split_slowly(split, None)  # which says what is wrong
+        pairs = _split_slowly(split, None)  # which raises the error
     if any(not name for name, _ in pairs):
         raise FrameError("a header has no name")
     return pairs
 
 
 def _split_slowly(lines: list[str], version: Version | None) -> tuple[tuple[str, str], ...]:
-    """Return names and values; `version` None: nothing is escaped in them."""
+    """Return names and values; `version` None: without unescaping."""
     pairs = []
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
             raise _no_colon(lines)
-        if version is Version.V1_0:  # 1.1 forbids what 1.0 leaves open, and brokers did: to trim
+        if version is Version.V1_0:  # 1.0 permits trimming, as brokers did; 1.1 forbids it
             name, value = name.strip(" \t"), value.strip(" \t")
         elif version is not None and "\\" in line:
             name, value = unescape(name, version), unescape(value, version)
@@ -217,11 +217,13 @@ def _no_colon(lines: list[str]) -> FrameError:
 
 
 LINE_END: Final = b"\n"
-"""What the broker writes to plain clients after the NUL of a frame (STOMP 1.2, "Augmented BNF", allows it): clients of other brokers wait for it."""
+"""The broker writes it to standard clients after the NUL of a frame (STOMP 1.2, "Augmented BNF", allows it): clients of other brokers wait
+for it.
+"""
 FRAME_END: Final = b"\0" + LINE_END
-"""How a frame to a plain client ends."""
+"""The end of a frame to a standard client."""
 
-# Two separators that need no escape keep names and values apart while what needs one is replaced in all at once.
+# Two separators that need no escape keep names and values apart while all are escaped in one go.
 _WITHIN, _BETWEEN = "\x01", "\0"
 
 
@@ -235,7 +237,7 @@ def encode(frame: Frame, version: Version) -> bytes:
 
 
 def encode_head(frame: Frame, version: Version) -> bytes:
-    """Return the bytes before the body, for who writes a large body without copying it; NUL ends the frame.
+    """Return the bytes before the body, for a caller that writes a large body without copying it; NUL ends the frame.
 
     Raises as `encode`.
     """
@@ -254,7 +256,7 @@ def encode_head(frame: Frame, version: Version) -> bytes:
         if not (escaped and lines.count(_WITHIN) == count and lines.count(_BETWEEN) == count - 1 and "" not in headers):
             lines = _join_slowly(tuple(headers.items()), version if escaped else None)
         else:
-            # The backslash first, or those that the other escapes bring would be escaped again.
+            # The backslash first, or the backslashes of the other escapes would be escaped again.
             if "\\" in lines:
                 lines = lines.replace("\\", "\\\\")
             if "\n" in lines:
@@ -284,7 +286,7 @@ def _check_body(frame: Frame) -> None:
 
 
 def _join_slowly(pairs: tuple[tuple[str, str], ...], version: Version | None) -> str:
-    """Return header lines; `version` None: nothing can be escaped."""
+    """Return header lines; `version` None: without escapes."""
     lines = []
     for name, value in pairs:
         if not name or "\0" in name or "\0" in value:
@@ -299,9 +301,10 @@ def _join_slowly(pairs: tuple[tuple[str, str], ...], version: Version | None) ->
 
 
 def shown_id(message_id: str | None, number: str) -> str:
-    """Return the header message-id of a MESSAGE: the JMSMessageID; or `number`, where there is none, or none that a header can carry.
+    """Return the header message-id of a MESSAGE: the JMSMessageID, or `number` if there is none that a header can carry.
 
-    Whoever kept the headers of another message may have given it a NUL or half of a surrogate pair. The header of the profile has it in any case.
+    A sender that copied another message's headers may have put a NUL or half of a surrogate pair into it. The profile header has it in any
+    case.
     """
     if not message_id or "\0" in message_id or not is_unicode(message_id):
         return number
@@ -310,7 +313,7 @@ def shown_id(message_id: str | None, number: str) -> str:
 
 # STOMP 1.2: "EOL = [CR] LF"; the blank line ends the headers.
 _end_of_headers = re.compile(rb"\n\r?\n").search
-# NULs are none, but some clients write one too many.
+# A NUL is no line end, but some clients write one too many.
 _between_frames = re.compile(rb"(?:\r?\n|\0)+").match
 _LF, _CR, _NUL = b"\n\r\0"
 _LENGTH_DIGITS_MAX = 18
@@ -318,15 +321,15 @@ _UNTIL_NUL = -1
 _NEAR = 2048
 _PLAIN_MAX = 1024
 _COMMAND_MAX = 40
-# What nothing is escaped in, and what is ASCII.
+# ASCII characters that need no escape.
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.,-:\n"
 
 
 class FrameDecoder:
-    """Takes a stream apart. One thread at a time.
+    """Decodes a stream of frames. One thread at a time.
 
-    `version` is None until it is negotiated: then the rules of 1.2 hold, which CONNECT and CONNECTED follow anyway. It
-    may be set, as `limits` and `lazy` may, between two events; what has been fed already is then read by the new rules.
+    `version` is None until it is negotiated: then the rules of 1.2 hold, which CONNECT and CONNECTED follow anyway. It may be set, as
+    `limits` and `lazy` may, between two events; bytes that were fed already are then decoded by the new rules.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, version: Version | None = None, *, lazy: bool = False) -> None:
@@ -343,7 +346,7 @@ class FrameDecoder:
 
     @property
     def limits(self) -> Limits:
-        """How large frames may be from now on."""
+        """The limits from now on."""
         return self._parser.limits
 
     @limits.setter
@@ -362,7 +365,7 @@ class FrameDecoder:
 
     @property
     def lazy(self) -> bool:
-        """Whether the profile header and what follows it stay in `Frame.tail`; in STOMP 1.2 only."""
+        """Whether the profile header and the lines after it stay in `Frame.tail`; in STOMP 1.2 only."""
         return self._parser.lazy
 
     @lazy.setter
@@ -375,36 +378,36 @@ class FrameDecoder:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether nothing of an unfinished frame is held: the stream may end here."""
+        """Whether no part of an unfinished frame is held: the stream may end here."""
         return self._frame is None and not self._head and self._at == len(self._data)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame | Heartbeat]:
-        """Take `data`, which may be changed as soon as this returns, and return what is complete with it.
+        """Take `data`, which may be changed as soon as this returns, and iterate over the events that are now complete.
 
-        Whoever stops iterating finds the rest in `events`, or with the next `feed`. The iterator raises `FrameError`,
-        `FrameLimitError` after the events before the fault; from then on the decoder raises nothing else.
+        After an unfinished iteration, `events` or the next `feed` has the rest. The iterator raises `FrameError`, `FrameLimitError` after
+        the events before the fault; from then on the decoder only raises that again.
         """
         self.put(data)
         return self.events()
 
     def put(self, data: bytes | bytearray | memoryview) -> None:
-        """Take `data` as `feed` does; `next_event` returns what is complete with it."""
+        """Take `data` as `feed` does; `next_event` returns the events that are now complete."""
         if self._at < len(self._data):
             data = self._data[self._at :] + data
         elif self._frame is not None and self._missing > 0:
-            # A body of known length goes straight to its buffer: nothing has to be searched in it.
+            # A body of known length goes straight to its buffer: it need not be searched.
             data = self._take_body(data)
         # Copied, as the caller may reuse its buffer at once.
         self._data = bytes(data)
         self._at = 0
 
     def events(self) -> Iterator[Frame | Heartbeat]:
-        """Return what is complete and has not been returned yet. Raises as `feed`."""
+        """Iterate over complete events that have not been returned yet. Raises as `feed`."""
         while (event := self.next_event()) is not None:
             yield event
 
     def next_event(self) -> Frame | Heartbeat | None:
-        """Return the next complete event, or None: feed more. Raises as `feed`."""
+        """Return the next complete event, or None if more bytes are needed. Raises as `feed`."""
         if self._is_quick and self._frame is None and (frame := self._plain_frame()) is not None:
             return frame
         if self._error is not None:
@@ -414,7 +417,7 @@ class FrameDecoder:
         try:
             return self._begin_frame() if self._frame is None else self._go_on_with_body(self._frame)
         except StompError as error:
-            # After a fault no frame can be told from the next: the rest of the stream is dropped, and its memory freed.
+            # After a fault the next frame cannot be found: the rest of the stream is dropped, and its memory freed.
             self._error = error
             self._data, self._at, self._frame = b"", 0, None
             self._head.clear()
@@ -422,10 +425,10 @@ class FrameDecoder:
             raise
 
     def _plain_frame(self) -> Frame | None:
-        """Return the next frame if all of it is here, with a short head that needs no second look; else leave it to the others."""
+        """Return the next frame if it is complete, with a short head without special cases; else None: the other methods parse it."""
         data, at = self._data, self._at
         end = data.find(b"\n\n", at, at + _PLAIN_MAX)
-        # `translate` deletes the harmless bytes, in C: a head of which anything is left takes the long way.
+        # `translate` deletes the harmless bytes, in C: a head with any other byte takes the long way.
         if end < 0 or self._head or data[at:end].translate(None, _PLAIN):
             return None
         command, *lines = data[at:end].decode().split("\n")
@@ -455,7 +458,7 @@ class FrameDecoder:
             self._head.clear()
         data, at = self._data, self._at
         if self._head:
-            # Two bytes of the blank line may be in what was kept; all before them was searched already.
+            # Two bytes of the blank line may be in the kept part; all bytes before them were searched already.
             scanned = len(self._head) - 2
             self._head += data[at:]
             end = _end_of_headers(self._head, max(0, scanned))
@@ -497,7 +500,7 @@ class FrameDecoder:
         data, at = self._data, self._at
         if (length := frame.headers.get("content-length")) is None:
             end = data.find(b"\0", at)
-            # Also while the NUL has not come, as such a body must not grow without a limit.
+            # Also before the NUL has arrived, as such a body must not grow without a limit.
             self._check_body((end if end >= 0 else len(data)) - at, frame)
             self._missing = _UNTIL_NUL
         else:
@@ -517,7 +520,7 @@ class FrameDecoder:
         return None
 
     def _length(self, text: str, frame: Frame) -> int:
-        """Return the length of the body. Raises `FrameError` for what is no number, and for more than is taken."""
+        """Return the length of the body. Raises `FrameError` if it is not a number, or too large."""
         if not (text.isascii() and text.isdigit()):
             raise FrameError("content-length is no number of bytes", receipt=frame.headers.get("receipt"))
         # A longer number is too large in any case, and `int` takes quadratic time for it (CVE-2020-10735).
@@ -531,7 +534,7 @@ class FrameDecoder:
             raise FrameLimitError(f"the body of {frame.command}", limit, "bytes", receipt=frame.headers.get("receipt"))
 
     def _take_body(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-        """Take what belongs to a body of known length; return the rest."""
+        """Take the bytes that belong to a body of known length; return the rest."""
         view = memoryview(data)[: self._missing]
         self._missing -= len(view)
         self._body.write(view)

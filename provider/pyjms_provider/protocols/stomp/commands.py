@@ -1,12 +1,12 @@
-"""The commands that a pyjms client and the pyjms broker have beyond plain STOMP, as facts.
+"""The commands that a pyjms client and the pyjms broker have beyond plain STOMP, as data.
 
-Each command is one class, which both sides use: `Command.write` makes a frame of it, `read_command` makes it of a frame. SEND
-and MESSAGE are messages (`profile`); what RECEIPT and ERROR say stands in `answers`. docs/reference/stomp.md specifies what each
-command does; each docstring names the call of the SPI that it stands for.
+Each command is one class, which both sides use: `Command.write` makes a frame of it, `read_command` parses a frame. SEND and MESSAGE are
+messages (`messages`); the contents of RECEIPT and ERROR are in `answers`. docs/reference/stomp.md specifies what each command does; each
+docstring names its call of the SPI.
 
-The broker numbers the deliveries of a connection from 1, each one more than the last, so what is settled together is mostly a few
-ranges, written as ``1-5,7,9-12``. They stay ranges in memory: a short header may name a billion numbers. `named` looks them up
-in time proportional to the number of ranges and of open deliveries, whatever the ranges say.
+The broker numbers the deliveries of a connection from 1, one by one, so deliveries that are settled together are mostly a few ranges,
+written as ``1-5,7,9-12``. They stay ranges in memory: a short header may name a billion numbers. `named` looks them up in time proportional
+to the number of ranges and of open deliveries, not to the length of the ranges.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ DeliveryIds: TypeAlias = tuple[range, ...]
 """In the order of the header; each range goes upwards and is not empty."""
 
 RANGES_MAX = 50_000
-"""How many ranges a header may have: more than who settles together leaves holes, and read in a twentieth of a second."""
+"""The most ranges of a header: more than the gaps of any real settlement, and parsed in a twentieth of a second."""
 
 _HIGHEST = 2**63 - 1
 _one = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?").fullmatch
 
 
 def delivery_ids(numbers: Iterable[int]) -> DeliveryIds:
-    """Return `numbers`, in their order, as ranges."""
+    """Return `numbers` as ranges, in the same order."""
     ranges: list[range] = []
     first = last = None
     for number in numbers:
@@ -61,8 +61,8 @@ def write_delivery_ids(ids: DeliveryIds) -> str:
 
 
 def read_delivery_ids(text: str) -> DeliveryIds:
-    """Return what the header's value names. Raises `ProfileError`."""
-    # One part too many at most: a longer header is refused without being taken apart.
+    """Return the ranges in the header's value. Raises `ProfileError`."""
+    # At most one part too many: a longer header is refused without being split further.
     parts = text.split(",", RANGES_MAX)
     if len(parts) > RANGES_MAX:
         raise ProfileError(f"a header names at most {RANGES_MAX:,} ranges of delivery ids: settle fewer at once")
@@ -80,9 +80,8 @@ def read_delivery_ids(text: str) -> DeliveryIds:
 
 
 def named(ids: DeliveryIds, numbers: Collection[int]) -> list[int]:
-    """Return those of `numbers` that `ids` names, in the order of `ids`, each once, where it is named first."""
-    # A header of some bytes may name a billion numbers: no more
-    # of them are walked through than there are open deliveries.
+    """Return the `numbers` that `ids` names, in the order of `ids`, each once, at its first place."""
+    # A header of some bytes may name a billion numbers: the loop is limited by the number of open deliveries.
     if sum(map(len, ids)) <= len(numbers):
         return [number for number in dict.fromkeys(chain.from_iterable(ids)) if number in numbers]
     coming = sorted(range(len(ids)), key=lambda place: ids[place].start, reverse=True)
@@ -107,13 +106,13 @@ _NO_HEADER = re.compile("[\0\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """Return `text` as a header can carry it: what none can carry is replaced. For people, not for programs."""
+    """Return `text` for a header, with characters replaced that none can carry. For people, not for programs."""
     return _NO_HEADER.sub("�", text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A value as the text of a header, and back; `read` raises `ValueError`."""
+    """Converts a value to the text of a header, and back; `read` raises `ValueError`."""
 
     write: Callable[[Any], str]
     read: Callable[[str], Any]
@@ -169,7 +168,7 @@ IDS = _Form(write_delivery_ids, read_delivery_ids, "delivery ids such as 1-5,7")
 
 
 def form(write: Callable[[Any], str], read: Callable[[str], Any], meant: str) -> _Form:
-    """Return a form of its own; `read` raises `ValueError`."""
+    """Return a new form; `read` raises `ValueError`."""
     return _Form(write, read, meant)
 
 
@@ -187,7 +186,7 @@ class _Place:
 
 
 def header(name: str, form: _Form, *, default: Any = MISSING) -> Any:
-    """Declare a field that stands in header `name`; a field at its default is not written."""
+    """Declare a field for header `name`; a field at its default is not written."""
     return field(default=default, metadata={"header": name, "form": form})
 
 
@@ -218,10 +217,10 @@ class Command:
 
     COMMAND: ClassVar[str]
     MARK: ClassVar[tuple[str, str | None] | None] = None
-    """The header, with its value or any, that tells it from other classes of the same command."""
+    """A header, with a certain value or any, that distinguishes it from other classes of the same command."""
 
     def write(self, receipt: str | None = None) -> Frame:
-        """Return its frame; `receipt`: the broker answers with RECEIPT, or ERROR, that names it."""
+        """Return its frame; with `receipt`, the broker answers with a RECEIPT, or ERROR, that names it."""
         headers: dict[str, str] = {}
         if self.MARK is not None and self.MARK[1] is not None:
             headers[self.MARK[0]] = self.MARK[1]
@@ -235,7 +234,7 @@ class Command:
 
     @classmethod
     def from_headers(cls, frame: Frame) -> Self:
-        """Return the command that `frame`, a frame of its command, says. Raises `ProfileError`."""
+        """Return the command in `frame`, whose command matches. Raises `ProfileError`."""
         values = {}
         headers = frame.headers
         for place in _places(cls):
@@ -258,7 +257,7 @@ class Command:
 
 
 def stage_name_row(name: StageName) -> list[Any]:
-    """Return a name as it stands in JSON."""
+    """Return a name as a JSON row."""
     return [name.sink, name.epoch, name.partition, name.attempt]
 
 
@@ -354,7 +353,7 @@ class ListGroups(Command):
 
 @command
 class StageTransaction(Command):
-    """`ProviderSession.stage`; the RECEIPT has how many messages that were (`Counted`)."""
+    """`ProviderSession.stage`; the RECEIPT has the number of messages (`Counted`)."""
 
     COMMAND: ClassVar[str] = "STAGE"
     session: str = header("session", TEXT)
@@ -367,7 +366,7 @@ class StageTransaction(Command):
 
 @command
 class PromoteEpoch(Command):
-    """`Stages.promote`, `ProviderConnection.stages`; the RECEIPT says whether it was done now (`Promoted`)."""
+    """`Stages.promote`, `ProviderConnection.stages`; the RECEIPT says whether this request did it (`Promoted`)."""
 
     COMMAND: ClassVar[str] = "PROMOTE"
     sink: str = header("sink", TEXT)
@@ -403,20 +402,20 @@ PIPELINE_VERBS: tuple[type[Command], ...] = (
     OpenReaderGroup, ReserveMessages, ReadGroup, AcknowledgeGroup, ReleaseGroup, ListGroups,
     StageTransaction, PromoteEpoch, DiscardUnits, ReadMarker, ListUnits,
 )  # fmt: skip
-"""All of them."""
+"""All pipeline commands."""
 
 
 PROFILE_VERSION = "1"
 """The value of the header `pyjms-profile` of CONNECT and CONNECTED."""
 
 PROFILE_LIMITS = Limits(header_line_max=4 * 1024 * 1024, header_count_max=20_000, header_size_max=8 * 1024 * 1024)
-"""What both sides of a profile connection take: JMS limits neither the length of a property nor their number."""
+"""The limits of both sides of a profile connection: JMS limits neither the length of a property nor their number."""
 PACKED_LIMITS = replace(PROFILE_LIMITS, body_max=PROFILE_LIMITS.body_max + PROFILE_LIMITS.header_size_max)
-"""The same where a message and its properties are one body."""
+"""The limits where a message and its properties are one body."""
 
 
 def limits_of(*, is_packed: bool) -> Limits:
-    """Return what the broker takes of a pyjms client."""
+    """Return the broker's limits for a pyjms client."""
     return PACKED_LIMITS if is_packed else PROFILE_LIMITS
 
 
@@ -440,7 +439,7 @@ class Start(Command):
 
 @command
 class Stop(Command):
-    """`ProviderConnection.stop`: after its RECEIPT comes no message until START."""
+    """`ProviderConnection.stop`: after its RECEIPT no message comes until START."""
 
     COMMAND: ClassVar[str] = "STOP"
 
@@ -483,7 +482,7 @@ class CloseSession(Command):
 
 @command
 class Interrupt(Command):
-    """`ProviderSession.end_waits`: heeded as soon as it is read, before frames of the session that wait."""
+    """`ProviderSession.end_waits`: done as soon as it is read, before queued frames of the session."""
 
     COMMAND: ClassVar[str] = "INTERRUPT"
     session: str = header("session", TEXT)
@@ -524,7 +523,7 @@ class Subscribe(Command):
 
 @command
 class Browse(Command):
-    """`ProviderSession.browse`: a consumer that looks, and is told with `browser:end` that it has seen all."""
+    """`ProviderSession.browse`: a consumer that takes no messages; `browser:end` ends it after the last one."""
 
     COMMAND: ClassVar[str] = "SUBSCRIBE"
     MARK: ClassVar[tuple[str, str | None] | None] = ("browser", "true")
@@ -536,7 +535,9 @@ class Browse(Command):
 
 @command
 class Find(Command):
-    """`ProviderSession.has_destination`; the RECEIPT says it (`answers.Found`). Only a broker whose CONNECTED says `find:true` knows it."""
+    """`ProviderSession.has_destination`; the RECEIPT has the result (`answers.Found`). Only a broker whose CONNECTED has `find:true` knows
+    it.
+    """
 
     COMMAND: ClassVar[str] = "FIND"
     session: str = header("session", TEXT)
@@ -545,16 +546,16 @@ class Find(Command):
 
 @command
 class Credit(Command):
-    """`ProviderConsumer.poll`, `ProviderConsumer.catch_up` and `set_interested`: how many messages more the broker may push."""
+    """`ProviderConsumer.poll`, `ProviderConsumer.catch_up` and `set_interested`: how many more messages the broker may push."""
 
     COMMAND: ClassVar[str] = "CREDIT"
     subscription: str = header("subscription", TEXT)
     credit: int = header("credit", WHOLE, default=0)
-    """Added to what is left."""
+    """Added to the remaining credit."""
     drain: bool = header("drain", FLAG, default=False)
-    """Push what is there now, take the rest of the credit back, and say in the RECEIPT how much that was."""
+    """Push the messages that are there now, drop the rest of the credit, and return that number in the RECEIPT."""
     revoke: bool = header("revoke", FLAG, default=False)
-    """As `drain`, but push nothing more."""
+    """As `drain`, but push no more messages."""
 
 
 @command
@@ -567,7 +568,7 @@ class Unsubscribe(Command):
 
 @command
 class DeleteSubscription(Command):
-    """`ProviderSession.unsubscribe`: delete a durable subscription that nobody consumes from."""
+    """`ProviderSession.unsubscribe`: delete a durable subscription without a consumer."""
 
     COMMAND: ClassVar[str] = "UNSUBSCRIBE"
     MARK: ClassVar[tuple[str, str | None] | None] = ("durable-subscription-name", None)
@@ -620,7 +621,7 @@ class Reject(Command):
 
 @command
 class Adopt(Command):
-    """`ProviderSession.adopt`: `session` takes over what other sessions of the connection received."""
+    """`ProviderSession.adopt`: `session` takes over messages that other sessions of the connection received."""
 
     COMMAND: ClassVar[str] = "ADOPT"
     session: str = header("session", TEXT)
@@ -639,7 +640,7 @@ class BeginMode(Enum):
 
 
 class EndMode(Enum):
-    """How its work there ends."""
+    """How its work in the branch ends."""
 
     SUCCESS = "success"
     SUSPEND = "suspend"
@@ -651,7 +652,7 @@ _BRANCH = ("xid", None)
 
 @command
 class BeginBranch(Command):
-    """`ProviderSession.xa_start`; `timeout_s` is what `xa_set_timeout` was told, 0: the broker's own."""
+    """`ProviderSession.xa_start`; `timeout_s` is that of `xa_set_timeout`, 0: the broker's default."""
 
     COMMAND: ClassVar[str] = "BEGIN"
     session: str = header("session", TEXT)
@@ -725,11 +726,11 @@ COMMANDS: tuple[type[Command], ...] = (
     BeginBranch, EndBranch, PrepareBranch, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
     *PIPELINE_VERBS,
 )  # fmt: skip
-"""All of them."""
+"""All commands."""
 
 
 def _by_command() -> Mapping[str, tuple[type[Command], ...]]:
-    """Return the classes of each command, those that a mark tells apart first."""
+    """Return the classes of each command, those with a mark first."""
     found: dict[str, list[type[Command]]] = {}
     for kind in sorted(COMMANDS, key=lambda kind: kind.MARK is None):
         found.setdefault(kind.COMMAND, []).append(kind)
@@ -740,7 +741,7 @@ _BY_COMMAND = _by_command()
 
 
 def read_command(frame: Frame) -> Command:
-    """Return what `frame` says. Raises `ProfileError`: no command of the profile, or a header is missing or wrong."""
+    """Return the command in `frame`. Raises `ProfileError`: no command of the profile, or a header is missing or wrong."""
     kinds = _BY_COMMAND.get(frame.command)
     if kinds is None:
         raise ProfileError(f"{frame.command} is no command of the pyjms profile", receipt=frame.headers.get("receipt"))
@@ -749,11 +750,11 @@ def read_command(frame: Frame) -> Command:
 
 
 def _is_meant(kind: type[Command], headers: Mapping[str, str]) -> bool:
-    """Say whether a frame with these headers, and the command of `kind`, is one of `kind`."""
+    """Return whether a frame with these headers, and the command of `kind`, is one of `kind`."""
     if kind.MARK is None:
         return True
     if kind is DeleteSubscription and "id" in headers:
-        return False  # it ends a consumer, whatever else it names
+        return False  # it ends a consumer, even if it also names a subscription
     # The header alone is a mark if it may have any value.
     name, value = kind.MARK
     return name in headers and value in (None, headers[name])

@@ -1,10 +1,10 @@
-"""What each broker makes of STOMP, as data: how destinations, consumers and messages are written for it.
+"""The STOMP dialects of brokers, as data: how destinations, consumers and messages are written for each.
 
-Four dialects: our own broker's, which is ActiveMQ Classic's where a standard client can see it, ActiveMQ Classic's, ActiveMQ
-Artemis's and RabbitMQ's. The facts were read from the brokers' sources.
+Four dialects: our own broker's, which a standard client sees as ActiveMQ Classic's, ActiveMQ Classic's, ActiveMQ Artemis's and RabbitMQ's.
+The facts were read from the brokers' sources.
 
-Destinations are written in three ways: paths such as ``/queue/orders`` (pyjms, ActiveMQ Classic); paths with percent-encoded
-names (RabbitMQ); the bare name with its kind in a header of its own (Artemis).
+Destinations are written in three ways: paths such as ``/queue/orders`` (pyjms, ActiveMQ Classic); paths with percent-encoded names
+(RabbitMQ); the bare name, with its kind in a header of its own (Artemis).
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _PREFIXES = {
 }
 _REMOTE = {"/remote-temp-queue/": _QUEUE, "/remote-temp-topic/": _TOPIC}
 _TYPES = {_QUEUE: "ANYCAST", _TOPIC: "MULTICAST"}
-# What is remembered of names is bounded, as clients choose them.
+# The caches of names are bounded, as clients choose the names.
 _KNOWN_MAX = 4096
 
 
 class DestinationNaming(ABC):
-    """One way."""
+    """One way to write destinations."""
 
     @abstractmethod
     def headers_for(self, address: Address, *, subscribing: bool = False) -> dict[str, str]:
         """Return the headers of SEND or SUBSCRIBE that name `address`.
 
-        Raises `DestinationError` for a name that would mean something else there.
+        Raises `DestinationError` for a name that would mean something else to the broker.
         """
 
     @abstractmethod
     def read(self, headers: Mapping[str, str], assumed: Address | None = None) -> Address:
         """Return the destination that SEND, SUBSCRIBE or MESSAGE names; `assumed`: that of the subscription, if known.
 
-        Raises `DestinationError` for what is none.
+        Raises `DestinationError` if it is not one.
         """
 
     @abstractmethod
     def write_reply_to(self, address: Address) -> str:
-        """Return `address` as the header `reply-to` has it. Raises `DestinationError`."""
+        """Return `address` as written in the header `reply-to`. Raises `DestinationError`."""
 
     @abstractmethod
     def read_reply_to(self, text: str) -> Address | None:
-        """Return what `reply-to` names, or None if nobody could send there."""
+        """Return the destination in `reply-to`, or None if it is not one."""
 
 
 class _Paths(DestinationNaming):
@@ -96,14 +96,14 @@ class _Paths(DestinationNaming):
                 raise DestinationError(
                     f"the name of {address} has {character!r}, with which this broker {meaning}: choose another name"
                 )
-        # ActiveMQ's name of another connection's temporary destination is written as it was read.
+        # ActiveMQ's name of another connection's temporary destination is written unchanged.
         if address.temporary and address.name.startswith("/remote-temp-"):
             return address.name
         _check_name(address.name)
         return _PREFIXES[address.kind, address.temporary] + self._encode(address.name)
 
     def parse(self, text: str) -> Address:
-        """Return the destination that `text` writes. Raises `DestinationError`."""
+        """Return the destination that `text` names. Raises `DestinationError`."""
         known = self._read.get(text)
         if known is None:
             known = self._parse(text)
@@ -135,7 +135,7 @@ class _EncodedPaths(_Paths):
         return quote(name, safe=".*#:$", errors="surrogatepass")
 
     def _decode(self, text: str) -> str:
-        # Only escapes can stand for half of a surrogate pair, which a name may have and UTF-8 has not.
+        # Only escapes can express half of a surrogate pair, which a name may contain and UTF-8 cannot.
         return unquote(text, errors="surrogatepass" if "%" in text else "strict")
 
 
@@ -149,7 +149,7 @@ class _BareNames(DestinationNaming):
         if not name:
             raise DestinationError("the frame has no destination: write the name of an address")
         kind = headers.get("destination-type") or headers.get("subscription-type")
-        # A MESSAGE of Artemis need not say the kind: it is that of the subscription.
+        # A MESSAGE of Artemis may lack the kind: it is that of the subscription.
         if kind is None and assumed is not None:
             if assumed.name == name:
                 return assumed
@@ -174,7 +174,7 @@ BARE_NAMES: DestinationNaming = _BareNames()
 
 
 def _check_name(name: str) -> None:
-    """Raises `DestinationError` for a name that no header can carry."""
+    """Raise `DestinationError` for a name that no header can carry."""
     if not name or "\0" in name:
         raise DestinationError("the name of a destination is empty or has a NUL, which STOMP cannot write")
     try:
@@ -186,7 +186,7 @@ def _check_name(name: str) -> None:
 
 
 class NackMeaning(Enum):
-    """What becomes of a message after NACK."""
+    """What the broker does with a message after NACK."""
 
     RETRIES = "it counts as a failed attempt: delivered again, and a dead letter when that happened too often"
     REJECTS = "a dead letter at once"
@@ -195,7 +195,7 @@ class NackMeaning(Enum):
 
 
 class ForeignBody(Enum):
-    """How the body of a message without the profile is told to be text or bytes."""
+    """How the body of a message without the profile is recognized as text or bytes."""
 
     BY_LENGTH_OR_TYPE = "`amq-msg-type` decides, else bytes if there is a content-length"
     BY_LENGTH = "bytes if there is a content-length"
@@ -203,14 +203,14 @@ class ForeignBody(Enum):
 
 
 class PrefetchUnit(Enum):
-    """What the number in the prefetch header counts."""
+    """The unit of the prefetch header."""
 
     MESSAGES = "messages"
     BYTES = "bytes"
 
 
 class ClientCumulation(Enum):
-    """What an ACK of a subscription with `ack:client` covers."""
+    """The messages that an ACK of a subscription with `ack:client` covers."""
 
     SUBSCRIPTION = "all earlier messages of its subscription"
     CONNECTION = "all earlier messages of the connection"
@@ -218,15 +218,15 @@ class ClientCumulation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The facts of one broker."""
+    """The properties of one broker."""
 
     name: str
-    """As in ``?dialect=``."""
+    """The name in ``?dialect=``."""
     title: str
     server_prefix: str
-    """How the `server` header of its CONNECTED begins."""
+    """The beginning of the header `server` in its CONNECTED."""
     capabilities: Capability
-    """What a connection to it can do, natively or with the client's help."""
+    """The capabilities of a connection to it, native or with the client's help."""
     destinations: DestinationNaming
     foreign_body: ForeignBody
     nack: NackMeaning
@@ -235,47 +235,47 @@ class Dialect:
     selector_header: str | None = "selector"
     """None: it has no selectors, and ignores the header."""
     selector_prefix: str = ""
-    """What the client puts before a selector."""
+    """The text that the client puts before a selector."""
     selector_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Identifiers that a selector must be rewritten to, by the JMS one."""
+    """The broker's identifiers in selectors, by the JMS one."""
     no_local: tuple[str, str] | None = None
-    """The header of SUBSCRIBE; None: the client leaves its own messages out."""
+    """The header of SUBSCRIBE; None: the client filters out its own messages."""
     durable_name_header: str | None = None
     """The header of SUBSCRIBE and UNSUBSCRIBE that names a durable subscription of the client id; None: see
     `durable_headers`."""
     durable_headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Other headers that both need for a durable subscription; `id` names it then, client id and name in one."""
+    """Other headers that both need for a durable subscription; then a header has client id and name in one."""
     ends_inactive_durable: bool = True
-    """Whether UNSUBSCRIBE ends a durable subscription that nobody consumes from at the moment."""
+    """Whether UNSUBSCRIBE ends a durable subscription without a consumer."""
     browser: tuple[str, str] | None = None
-    """The header of SUBSCRIBE that only looks; None: it has no browsers."""
+    """The header of SUBSCRIBE for a browser; None: it has no browsers."""
     expiry_header: str = "expires"
     expiry_is_relative: bool = False
-    """Whether it counts milliseconds from now, rather than from 1970."""
+    """Whether it counts milliseconds from now, and not from 1970."""
     foreign_id_headers: tuple[str, ...] = ("message-id",)
-    """Where MESSAGE has the JMSMessageID of a message without the profile: the first that is there."""
+    """The headers of MESSAGE with the JMSMessageID of a message without the profile: the first one present."""
     client_cumulation: ClientCumulation = ClientCumulation.SUBSCRIPTION
     unsubscribe_returns_unsettled: bool = True
-    """Whether UNSUBSCRIBE gives unsettled messages back; else they are to be given back by NACK first."""
+    """Whether UNSUBSCRIBE returns unsettled messages; if not, they must be returned by NACK first."""
     transacts_sends: bool = True
     """Whether sends of a transaction become visible together."""
     transacts_acknowledgements: bool = True
     translates_temporaries: bool = False
-    """Whether others see a temporary destination under a name that the broker made."""
+    """Whether other connections see a temporary destination under a name that the broker made."""
     preserves_headers: bool = False
-    """Whether priority, expiry, reply-to and the rest come out as they went in; then they are written once only."""
+    """Whether priority, expiry, reply-to and the rest are delivered unchanged; then they are written once only."""
     header_line_max: int | None = None
-    """Bytes of a header line that it takes; None: limited by the frame only."""
+    """The longest header line that it takes, in bytes; None: limited by the frame only."""
     error_names_receipt: bool = True
-    """Whether ERROR tells the receipt that will not come; else it fails all that are awaited."""
+    """Whether ERROR names the receipt that will not come; if not, it fails all that are awaited."""
     writes_non_persistent: bool = True
-    """Whether `persistent:false` may stand in SEND; RabbitMQ makes the queue exclusive by it. Absent means the same."""
+    """Whether SEND may have `persistent:false`; RabbitMQ makes the queue exclusive by it. Absent means the same."""
     lost_properties: frozenset[str] = frozenset()
-    """Properties that it takes for itself and does not deliver: the profile carries them a second time."""
+    """Properties that it consumes and does not deliver: the profile carries them a second time."""
     minimum_heartbeat_ms: int = 0
-    """It promises nothing shorter."""
+    """The shortest heart-beat period that it agrees to."""
     temporaries: bool = True
-    """Whether it knows `/temp-queue/` for SUBSCRIBE; else a client makes unique names."""
+    """Whether it knows `/temp-queue/` for SUBSCRIBE; if not, the client makes unique names."""
 
 
 _EVERYWHERE = (
@@ -318,7 +318,7 @@ CLASSIC = Dialect(
     | Capability.TRANSACTIONS
     | Capability.SELECTORS
     | Capability.BROWSING
-    | Capability.DEAD_LETTERS,  # it heeds priorities only where a queue's policy says so
+    | Capability.DEAD_LETTERS,  # it applies priorities only if a queue's policy says so
     destinations=PATHS,
     foreign_body=ForeignBody.BY_LENGTH_OR_TYPE,
     nack=NackMeaning.REJECTS,
@@ -402,7 +402,7 @@ def dialect_named(name: str) -> Dialect:
 
 
 def dialect_of_server(server: str | None) -> Dialect:
-    """Return the dialect of the broker whose CONNECTED has this `server` header; None: it has none.
+    """Return the dialect of the broker whose CONNECTED has this `server` header; None: there was none.
 
     Raises `UnknownDialectError`: a wrong guess would lose messages.
     """

@@ -1,7 +1,6 @@
-"""What may be wrong with bytes or frames: one class for each fault that a caller can tell apart.
+"""Errors in bytes or frames: one class for each fault that a caller can tell apart.
 
-The texts are for the other side, too: a server sends them in ERROR frames. They never quote more than a little of what
-came in, and no header value at all.
+The texts are sent to the other side, too, in ERROR frames. They quote at most a little of the input, and never a header value.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ class StompError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.receipt = receipt
-        """The `receipt` header of the frame that is at fault, where it could be read: an ERROR answers it."""
+        """The `receipt` header of the faulty frame, if it could be read: an ERROR answers it."""
 
 
 class FrameError(StompError):
@@ -22,7 +21,7 @@ class FrameError(StompError):
 
 
 class FrameLimitError(FrameError):
-    """A frame is larger than this side takes; the connection cannot go on."""
+    """A frame is larger than this side allows; the connection cannot go on."""
 
     def __init__(self, what: str, limit: int, unit: str, *, receipt: str | None = None) -> None:
         super().__init__(f"{what} has more than the {limit} {unit} that are taken here", receipt=receipt)
@@ -30,11 +29,11 @@ class FrameLimitError(FrameError):
 
 
 class EncodingError(StompError):
-    """A frame cannot be written in this version of STOMP: nothing of it was."""
+    """A frame cannot be written in this version of STOMP: nothing was written."""
 
 
 class SequenceError(StompError):
-    """A frame comes at a time when it must not."""
+    """A frame is not allowed at this time."""
 
 
 class VersionError(StompError):
@@ -42,4 +41,4 @@ class VersionError(StompError):
 
 
 class ProfileError(StompError):
-    """A frame does not follow the pyjms profile, or a command of it lacks a header."""
+    """A frame breaks the pyjms profile, or a command of it lacks a header."""

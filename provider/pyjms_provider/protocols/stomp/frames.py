@@ -1,7 +1,7 @@
-"""The facts of the wire: frames, heart-beats and versions (STOMP 1.2, "STOMP Frames").
+"""The data types of the wire: frames, heart-beats and versions (STOMP 1.2, "STOMP Frames").
 
-A frame's headers are what both sides mean by them: unescaped, and of a repeated one the first (STOMP 1.2, "Repeated
-Header Entries"). `Frame.pairs` has them as they came.
+A frame's headers are unescaped, and of a repeated one the first counts (STOMP 1.2, "Repeated Header Entries"). `Frame.pairs` has them as
+received.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Version(Enum):
-    """The versions of STOMP; the order is theirs."""
+    """The versions of STOMP, in order."""
 
     V1_0 = "1.0"
     V1_1 = "1.1"
@@ -34,29 +34,29 @@ _HEADER_SIZE = 128
 
 @dataclass(slots=True)
 class Frame:
-    """One frame. Whoever holds one may add headers to it, but a decoded one is shared by nobody else."""
+    """One frame. Its holder may add headers to it; a decoded one is not shared."""
 
     command: str
     headers: dict[str, str]
-    """By name; of repeated headers the first."""
+    """By name; the first of repeated headers."""
     body: bytes | bytearray | memoryview = b""
     """Decoders make `bytes`."""
     repeated: tuple[tuple[str, str], ...] = ()
-    """All headers in their order, if any stood twice; else empty."""
+    """All headers in order, if any is repeated; else empty."""
     tail: str = ""
-    """Header lines that nobody has taken apart, after all others: each is escaped as in STOMP 1.2 and ends with LF.
+    """Unparsed header lines after all others: each is escaped as in STOMP 1.2 and ends with LF.
 
     The profile header and the message's properties; only a decoder that is `lazy` leaves them here.
     """
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The headers in the order of the wire, repeated ones too; without those of `tail`."""
+        """The headers in the order of the wire, with repeated ones; without those in `tail`."""
         return self.repeated or tuple(self.headers.items())
 
     @property
     def receipt(self) -> str | None:
-        """The receipt that is asked for."""
+        """The receipt that it asks for."""
         return self.headers.get("receipt")
 
     @property
@@ -65,7 +65,7 @@ class Frame:
         return sum(map(len, self.headers.values())) + len(self.headers) * _HEADER_SIZE + len(self.tail)
 
     def prepared(self) -> bytes | None:
-        """Return its bytes in STOMP 1.2, if they are made already; None: its fields say all."""
+        """Return its bytes in STOMP 1.2, if they exist already; None: it must be encoded."""
         return None
 
     def __repr__(self) -> str:

@@ -1,7 +1,6 @@
-"""Which headers are properties of the application, and which belong to STOMP, to a broker or to this project; and their lines.
+"""Tells properties of the application from headers of STOMP, of a broker and of this project; and encodes properties as lines.
 
-What comes from a wire stays lines until somebody asks for a property: a broker that only passes a message on never takes
-them apart (`WireProperties`).
+Received properties stay lines until one is accessed: a broker that only passes a message on never parses them (`WireProperties`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pyjms_provider.protocols.stomp.errors import FrameError, ProfileError
 from pyjms_provider.protocols.stomp.frames import Version
 
 ALIAS_PREFIX = f"{PROFILE_HEADER}_x_"
-"""Begins the header of a property that cannot travel under its own name."""
+"""The prefix of the header of a property that cannot travel under its own name."""
 
 RESERVED = frozenset(
     # STOMP itself
@@ -41,7 +40,7 @@ RESERVED = frozenset(
 _OF_FRAMES = "ack browser content-length destination message-id receipt redelivered subscription transaction"
 _OF_HEADER_FIELDS = "correlation-id expires persistent priority reply-to timestamp type"
 SET_BY_PROTOCOL = frozenset(_OF_FRAMES.split() + _OF_HEADER_FIELDS.split())
-"""The headers of SEND and MESSAGE that our broker gives a meaning of its own. All others of a plain client come through as they are."""
+"""The headers of SEND and MESSAGE that our broker sets or interprets. All others of a standard client are passed on unchanged."""
 
 _RESERVED_BEGINNINGS = re.compile(rf"x-|activemq\.|_+AMQ_|{PROFILE_HEADER}_(?:x_|\d+\Z)").match
 _plain_name = re.compile(r"[A-Za-z0-9_$.]+").fullmatch
@@ -49,7 +48,7 @@ _UNQUOTED = "$_.-"
 
 
 def is_reserved(name: str) -> bool:
-    """Say whether a header `name` is no property of an application."""
+    """Return whether a header `name` is not a property of an application."""
     return name in RESERVED or _RESERVED_BEGINNINGS(name) is not None
 
 
@@ -57,12 +56,12 @@ _of_profile = re.compile(rf"{PROFILE_HEADER}(?:_(?:x_.*|\d+))?", re.DOTALL).full
 
 
 def is_of_profile(name: str) -> bool:
-    """Say whether a header `name` is the profile header, a part of it, or stands for a property of another name."""
+    """Return whether a header `name` is the profile header, a part of it, or an alias of a property."""
     return name.startswith(PROFILE_HEADER) and _of_profile(name) is not None
 
 
 def alias_of(name: str) -> str | None:
-    """Return the header under which the property `name` travels if it must not be `name` itself; None: it may."""
+    """Return the header under which the property `name` must travel; None: under its own name."""
     if not is_reserved(name) and (_plain_name(name) or (name.isprintable() and _travels(name))):
         return None
     return ALIAS_PREFIX + quoted(name)
@@ -78,12 +77,12 @@ def name_of_alias(header: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return `text` percent-encoded, so that neither STOMP nor the profile header gives any of it a meaning."""
+    """Return `text` percent-encoded, without any character that is special in STOMP or in the profile header."""
     return text if _plain_name(text) else quote(text, safe=_UNQUOTED, errors="surrogatepass")
 
 
 def unquoted(text: str) -> str:
-    """Return what `quoted` was given. Raises `ValueError` for what is no UTF-8."""
+    """Return the decoded text of `quoted`. Raises `ValueError` if it is not UTF-8."""
     return unquote(text, errors="surrogatepass") if "%" in text else text
 
 
@@ -101,9 +100,9 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     Double: double_text,
 }
 _READERS = {letter: read for letter, read in READERS.items() if letter != "X"}
-"""No property is bytes (JMS 1.1 §3.5.4): one that a stranger lists as such could be neither stored nor sent on."""
+"""No property is bytes (JMS 1.1 §3.5.4): one that an untrusted client lists as such could be neither stored nor sent on."""
 _unsafe = {
-    # 1.0 has no escapes and is trimmed; \r has no escape in 1.1. NUL and surrogates nothing can carry.
+    # 1.0 has no escapes and is trimmed; \r has no escape in 1.1. NUL and surrogates can never be carried.
     Version.V1_0: re.compile("[\0\n\r\ud800-\udfff]|^[ \t]|[ \t]$").search,
     Version.V1_1: re.compile("[\0\r\ud800-\udfff]").search,
     Version.V1_2: re.compile("[\0\ud800-\udfff]").search,
@@ -111,7 +110,7 @@ _unsafe = {
 _headers: dict[str, tuple[str, str]] = {}
 _HEADERS_MAX = 4096
 _NAME_LENGTH_MAX = 128
-"""What is remembered of names is bounded in number and length, as strangers choose them."""
+"""The caches of names are bounded in number and length, as untrusted clients choose the names."""
 
 
 def _header_of(name: str) -> tuple[str, str]:
@@ -161,12 +160,12 @@ def write_properties(properties: Mapping[str, Stored], version: Version) -> tupl
 
 
 def travels(text: str, version: Version) -> bool:
-    """Say whether `version` carries `text` as the value of a header, so that it comes out as it went in."""
+    """Return whether a header of `version` can carry `text` unchanged."""
     return _unsafe[version](text) is None
 
 
 def plain_properties(properties: Mapping[str, Stored], version: Version) -> dict[str, str]:
-    """Return the properties for those who do not know the profile: as text, without what plain headers cannot carry."""
+    """Return the properties for clients that do not know the profile: as text, without those that plain headers cannot carry."""
     headers = {}
     unsafe, names = _unsafe[version], _plain_headers[version]
     for name, value in properties.items():
@@ -185,7 +184,7 @@ _plain_headers: dict[Version, dict[str, bool]] = {version: {} for version in Ver
 
 
 def _is_plain_header(name: str, version: Version) -> bool:
-    """Say whether `name` can be a header of a plain MESSAGE beside those that the broker sets; some are remembered."""
+    """Return whether `name` can be a header of a standard client's MESSAGE beside those that the broker sets; results are cached."""
     can_stand = bool(name) and travels(name, version) and not (version is Version.V1_0 and ":" in name)
     is_plain = can_stand and name not in SET_BY_PROTOCOL and not is_of_profile(name)
     known = _plain_headers[version]
@@ -197,7 +196,7 @@ def _is_plain_header(name: str, version: Version) -> bool:
 
 
 def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str, Stored]:
-    """Return the properties that `headers` carry; those that belong to nobody's message are left out.
+    """Return the properties that `headers` carry; reserved headers are left out.
 
     Raises `ProfileError` when a value does not have the type that `types` lists for it.
     """
@@ -222,7 +221,7 @@ _TYPES_LENGTH_MAX = 1024
 
 
 def _name_of(header: str) -> str | None:
-    """Return the property that `header` carries, or None: none."""
+    """Return the property that `header` carries, or None."""
     if header.startswith(ALIAS_PREFIX):
         name: str | None = _unquoted(header, name_of_alias)
     else:
@@ -235,7 +234,7 @@ def _name_of(header: str) -> str | None:
 
 
 def _types_of(types: str) -> tuple[tuple[str, str], ...]:
-    """Return names and letters. Raises `ProfileError`."""
+    """Return the names and letters of a list of types. Raises `ProfileError`."""
     pairs = []
     for entry in types.split(",") if types else ():
         listed, _, letter = entry.rpartition("/")
@@ -260,7 +259,7 @@ _plain_names: set[object] = set()
 
 
 def _is_plain(name: object) -> bool:
-    """Say whether nothing escapes a name; some such names are remembered."""
+    """Return whether a name needs no escape; some such names are cached."""
     is_plain = isinstance(name, str) and name.isidentifier() and name.isascii()
     if is_plain and len(_plain_names) < _TYPES_MAX:
         _plain_names.add(name)
@@ -269,15 +268,15 @@ def _is_plain(name: object) -> bool:
 
 _Shape = tuple[tuple[str, Callable[[str], Any]], ...]
 _shapes: dict[tuple[str, ...], _Shape | None] = {}
-"""By the names of properties, and the list of their types: which are to be converted; None: they are out of the ordinary."""
+"""By the names of properties and the list of their types: the properties to convert; None: they need the long way."""
 
 
 def _read_by_shape(lines: str, types: str) -> dict[str, Stored] | None:
-    """Return the properties of lines that have one colon each; None: they are to be read one by one."""
+    """Return the properties of lines that have one colon each; None: they must be parsed one by one."""
     flat = lines[:-1].replace("\n", ":").split(":")
     values: dict[str, Any] = dict(zip(flat[::2], flat[1::2], strict=False))
     if 2 * len(values) != len(flat):
-        return None  # a name stands twice, or there are no lines
+        return None  # a name is repeated, or there are no lines
     key = (*values, types)
     shape = _shapes[key] if key in _shapes else _new_shape(key)
     if shape is None:
@@ -286,7 +285,7 @@ def _read_by_shape(lines: str, types: str) -> dict[str, Stored] | None:
         for name, read in shape:
             values[name] = read(values[name])
     except (ValueError, TypeError):
-        # Reading them one by one tells which of them is wrong.
+        # Parsing them one by one finds the wrong one.
         return None
     return values
 
@@ -296,13 +295,13 @@ def _new_shape(key: tuple[str, ...]) -> _Shape | None:
     try:
         pairs = _types_of(key[-1])
     except ProfileError:
-        # A wrong list of types makes the shape one out of the ordinary: reading one by one tells what is wrong.
+        # A wrong list of types takes the long way: parsing one by one finds the error.
         pairs = (("", ""),)
     is_ordinary = all(_name_of(name) == name for name in names) and all(
         name in names and letter in _READERS and letter != "N" for name, letter in pairs
     )
     shape = tuple([(name, _READERS[letter]) for name, letter in pairs]) if is_ordinary else None
-    # Bounded in number and in length, as strangers choose the names.
+    # Bounded in number and in length, as untrusted clients choose the names.
     if sum(map(len, key)) <= _TYPES_LENGTH_MAX:
         if len(_shapes) >= _TYPES_MAX:
             _shapes.clear()
@@ -311,16 +310,16 @@ def _new_shape(key: tuple[str, ...]) -> _Shape | None:
 
 
 class WireProperties(Mapping[str, Stored]):
-    """Properties as they came: lines, escaped as in STOMP 1.2, and the list of their types.
+    """Properties as received: lines, escaped as in STOMP 1.2, and the list of their types.
 
-    They are taken apart when somebody asks. Where that fails, it is logged, and they are strings as foreign properties are.
-    Safe to use from any thread.
+    They are parsed on the first access. An error is logged, and they are then strings, as foreign properties are. Safe to use from any
+    thread.
     """
 
     __slots__ = ("_at", "_text", "_values", "types")
 
     def __init__(self, lines: str, types: str, at: int = 0) -> None:
-        """`lines`: they begin `at` there, and the last one may lack its line end."""
+        """`lines` has them from index `at` on; the last one may lack its line end."""
         self._text = lines
         self._at = at
         self.types = types
@@ -328,7 +327,7 @@ class WireProperties(Mapping[str, Stored]):
 
     @property
     def lines(self) -> str:
-        """They alone, each with its line end."""
+        """The lines alone, each with its line end."""
         lines = self._text[self._at :]
         return lines if not lines or lines[-1] == "\n" else lines + "\n"
 
@@ -336,7 +335,7 @@ class WireProperties(Mapping[str, Stored]):
     def values_by_name(self) -> dict[str, Stored]:
         """The properties; not to be changed."""
         values = self._values
-        # Without a lock: two threads that read at once find the same, and either result is kept.
+        # Without a lock: two threads that parse at once get equal results, and either is kept.
         if values is None:
             values = self._values = self._read()
         return values
@@ -373,8 +372,8 @@ class WireProperties(Mapping[str, Stored]):
         return self.values_by_name[name]
 
     def __contains__(self, name: object) -> bool:
-        # A look at the text is mostly enough: a broker asks every message for names that few have. Nothing escapes such a
-        # name, so that it would be in the text.
+        # Mostly a text search is enough: a broker checks every message for names that few have. Such a name needs no escape, so
+        # it would be in the text.
         if (
             self._values is None
             and (name in _plain_names or _is_plain(name))
@@ -385,7 +384,7 @@ class WireProperties(Mapping[str, Stored]):
         return name in self.values_by_name
 
     def mentions(self, text: str) -> bool:
-        """Say whether `text`, of characters that nothing escapes, may be in a name; it may be in a value alone."""
+        """Return whether `text`, which needs no escape, may be in a name; it may also be in a value only."""
         return text in self._text or text in self.types
 
     def __iter__(self) -> Iterator[str]:

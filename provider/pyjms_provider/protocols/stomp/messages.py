@@ -1,6 +1,6 @@
-"""Any JMS message as a frame, without loss, readable by clients that know plain STOMP alone.
+"""Conversion between JMS messages and frames, without loss, and readable by clients that know plain STOMP alone.
 
-One header, ``JMS_pyjms``, says what plain headers cannot: the kind of body, JMSMessageID, the types of properties.
+One header, ``JMS_pyjms``, has what plain headers cannot express: the kind of body, JMSMessageID, the types of properties.
 docs/reference/stomp.md specifies it.
 """
 
@@ -39,7 +39,7 @@ from pyjms_provider.protocols.stomp.message_properties import (
 VERSION = "1"
 # Below the 10 KiB that ActiveMQ Classic takes as one header line.
 _PART_MAX = 8 * 1024
-"""Characters, all of them ASCII, of one header's value."""
+"""The longest header value, in characters, all of them ASCII."""
 _PARTS_MAX = 10_000
 _plain_id = re.compile(r"ID:[A-Za-z0-9_.\-:]*").fullmatch
 _LETTERS = {
@@ -53,7 +53,7 @@ _ADDRESSES = {letter: kind for kind, letter in _LETTERS.items()}
 
 @dataclass(frozen=True, slots=True)
 class ProfileHeader:
-    """Its fields, percent-decoded when they are asked for."""
+    """The fields of the profile header, percent-decoded on access."""
 
     fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -62,7 +62,7 @@ class ProfileHeader:
         value = self.fields.get(key)
         if value is None or "%" not in value:
             return value
-        if value.count("%") == value.count("%3A"):  # message ids have colons, and nothing else
+        if value.count("%") == value.count("%3A"):  # message ids have colons, and no other escapes
             return value.replace("%3A", ":")
         try:
             return unquoted(value)
@@ -70,7 +70,7 @@ class ProfileHeader:
             raise ProfileError(f"field {key!r} of {PROFILE_HEADER} is not percent-encoded UTF-8") from error
 
     def number(self, key: str, least: int, most: int) -> int | None:
-        """Return a field, or None. Raises `ProfileError` for what is no number from `least` to `most`."""
+        """Return a field, or None. Raises `ProfileError` if it is not a number from `least` to `most`."""
         value = self.fields.get(key)
         if value is None:
             return None
@@ -85,7 +85,7 @@ class ProfileHeader:
 
 
 def parse(text: str) -> ProfileHeader:
-    """Return the header that `text` writes. Raises `ProfileError`; fields that are not known are left alone."""
+    """Return the parsed header. Raises `ProfileError`; unknown fields are ignored."""
     version, *pairs = text.split(";")
     if version != VERSION:
         raise ProfileError(f"version {version[:9]!r} of the pyjms profile is not known: {VERSION} is")
@@ -96,7 +96,7 @@ def parse(text: str) -> ProfileHeader:
 
 
 def split_parts(text: str) -> list[tuple[str, str]]:
-    """Return the headers that carry `text`: one, or more where it is long."""
+    """Return the headers that carry `text`: one, or several if it is long."""
     if len(text) <= _PART_MAX:
         return [(PROFILE_HEADER, text)]
     parts = [text[at : at + _PART_MAX] for at in range(0, len(text), _PART_MAX)]
@@ -106,16 +106,16 @@ def split_parts(text: str) -> list[tuple[str, str]]:
 
 
 def join_parts(first: str, headers: Mapping[str, str]) -> str:
-    """Return what `split_parts` was given; `first` is the value of the profile header, `headers` has the others."""
+    """Return the text of all parts; `first` is the value of the profile header, `headers` has the others."""
     parts = [first]
-    # Bounded, as a stranger may have written the headers.
+    # Bounded, as an untrusted client may have written the headers.
     while len(parts) < _PARTS_MAX and (part := headers.get(f"{PROFILE_HEADER}_{len(parts)}")) is not None:
         parts.append(part)
     return "".join(parts)
 
 
 def quoted_id(text: str) -> str:
-    """Return a JMSMessageID as `quoted` does, at a lower price for ordinary ones."""
+    """Return a JMSMessageID as `quoted` does, faster for ordinary ones."""
     return text.replace(":", "%3A") if _plain_id(text) else quoted(text)
 
 
@@ -140,18 +140,18 @@ BYTES_TYPE = "application/octet-stream"
 MAP_TYPE = "application/vnd.pyjms.map+json"
 STREAM_TYPE = "application/vnd.pyjms.stream+json"
 OBJECT_TYPE = "application/vnd.pyjms.object+pickle"
-"""What an ObjectMessage of pyjms holds; receivers decode it by the rules of trust of `ConnectionFactory`."""
+"""The content-type of a pyjms ObjectMessage; receivers decode it by the trust rules of `ConnectionFactory`."""
 
 
 class WireBody(NamedTuple):
-    """A body as a frame has it."""
+    """The body of a frame."""
 
     kind: str
-    """As the profile header says."""
+    """The kind in the profile header."""
     content_type: str | None
     data: bytes
     is_text: bool
-    """Whether those who do not know the profile may read it as text; then it has no NUL."""
+    """Whether clients that do not know the profile may read it as text; then it has no NUL."""
 
 
 def write_body(kind: BodyKind, body: Body) -> WireBody:
@@ -171,7 +171,7 @@ def _write_text(text: str | None) -> WireBody:
         return WireBody("text0", None, b"", is_text=True)
     try:
         return WireBody("text", TEXT_TYPE, text.encode(), is_text="\0" not in text)
-    except UnicodeEncodeError:  # half of a surrogate pair is no UTF-8: others get it as bytes
+    except UnicodeEncodeError:  # half of a surrogate pair is not UTF-8: other clients get bytes
         return WireBody("text", BYTES_TYPE, text.encode("utf-8", "surrogatepass"), is_text=False)
 
 
@@ -206,7 +206,7 @@ _WRITERS: Mapping[BodyKind, Callable[[Any], WireBody]] = {
 def read_body(kind: str, content_type: str | None, data: bytes) -> tuple[BodyKind, Body]:
     """Return kind and body of an envelope; `kind` is the profile header's.
 
-    An object in a form that nobody here knows is BYTES. Raises `ProfileError` for a body that is not of its kind.
+    An object of an unknown content-type becomes BYTES. Raises `ProfileError` for a body that is not of its kind.
     """
     reader = _READERS.get(kind)
     if reader is None:
@@ -216,7 +216,7 @@ def read_body(kind: str, content_type: str | None, data: bytes) -> tuple[BodyKin
     try:
         return reader(data)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        # JSON that is nested too deeply ends in a RecursionError.
+        # JSON that is nested too deeply raises RecursionError.
         raise ProfileError(f"the body is none of kind {kind}") from error
 
 
@@ -240,7 +240,9 @@ _READERS: Mapping[str, Callable[[bytes], tuple[BodyKind, Body]]] = {
 
 
 AS_WRITTEN = "\0persistent"
-"""The property that has the header `persistent` of a plain client's non-persistent message. No header and no JMS property has this name."""
+"""The property with the header `persistent` of a standard client's non-persistent message; neither a header nor a JMS property can have
+this name.
+"""
 _PERSISTENT = 2
 _PLAIN_BODIES = (BodyKind.TEXT, BodyKind.BYTES)
 
@@ -257,20 +259,20 @@ def to_frame(
 ) -> Frame:
     """Return the frame that carries `envelope` to a broker that speaks `dialect`, or from ours.
 
-    `profile` False writes for a plain client: all that only pyjms understands is left out, so types of properties are
-    lost, and those that cannot be headers of that name. Headers that `from_frame` has kept come out as they were. `now_ms` (since 1970) is used where expiry is relative; `connection_id` goes into
-    the profile header where the client itself leaves out what its own connection sent.
+    `profile` False writes for a standard client, without everything that only pyjms understands: types of properties are lost, and so are
+    properties whose names cannot be headers. Headers that `from_frame` has kept are written unchanged. `now_ms` (since 1970) is used where
+    expiry is relative; `connection_id` goes into the profile header where the client itself must filter out messages of its own connection.
 
-    In STOMP 1.2 the profile header and the properties are in `Frame.tail`: headers may be added to the frame, and
-    still stand before them. Raises `DestinationError` for a destination that the broker cannot have, `ResourceError` for a
-    property that is larger than it takes, `ProfileError` for an envelope that breaks its own rules.
+    In STOMP 1.2 the profile header and the properties are in `Frame.tail`: headers that are added to the frame are still written before
+    them. Raises `DestinationError` for a destination that the broker cannot have, `ResourceError` for a property that is larger than it
+    takes, `ProfileError` for an envelope that breaks its own rules.
     """
     body = write_body(envelope.body_kind, envelope.body)
     headers = dialect.destinations.headers_for(envelope.destination)
     _write_standard(headers, envelope, dialect, version, now_ms)
     _write_body_headers(headers, body, envelope, dialect, with_length=profile and dialect.preserves_headers)
     properties = envelope.properties
-    # The lines of properties go out as they came in: they were never taken apart.
+    # The lines of unparsed properties are written as they were received.
     if profile and version is Version.V1_2 and type(properties) is WireProperties and dialect.preserves_headers:
         fields = _profile_fields(envelope, dialect, version, body, properties.types, connection_id)
         lines = "".join([f"{name}:{value}\n" for name, value in split_parts(fields)])
@@ -280,12 +282,12 @@ def to_frame(
         return Frame(command, headers, body.data)
     pairs, types = write_properties(properties, version)
     fields = _profile_fields(envelope, dialect, version, body, types, connection_id)
-    # Such a broker takes these properties for itself: they travel a second time under another name.
+    # Such a broker consumes these properties itself: they travel a second time under another name.
     again = [(ALIAS_PREFIX + name, text) for name, text in pairs if name in dialect.lost_properties]
     pairs = [*split_parts(fields), *pairs, *again]
     if dialect.header_line_max is not None:
         _check_lines([*headers.items(), *pairs], dialect)
-    # The tail is escaped as in STOMP 1.2: in other versions its lines are headers like all others.
+    # The tail is escaped as in STOMP 1.2: in other versions its lines become ordinary headers.
     if version is not Version.V1_2:
         for name, value in pairs:
             headers.setdefault(name, value)
@@ -294,10 +296,10 @@ def to_frame(
 
 
 def _write_kept(headers: dict[str, str], envelope: Envelope, version: Version) -> None:
-    """Write properties for a plain client, and header fields as the sender wrote them."""
+    """Write properties for a standard client, and header fields as the sender wrote them."""
     properties = envelope.properties
     if envelope.delivery_mode != _PERSISTENT:
-        # A plain client's own way to write `persistent` comes out as it went in.
+        # A standard client's own spelling of `persistent` is written unchanged.
         as_written = properties.get(AS_WRITTEN)
         if type(as_written) is str and travels(as_written, version):
             headers["persistent"] = as_written
@@ -311,12 +313,12 @@ def _write_kept(headers: dict[str, str], envelope: Envelope, version: Version) -
         del headers["reply-to"]
     kept = plain_properties(properties, version)
     if "content-type" in kept and envelope.body_kind not in _PLAIN_BODIES:
-        del kept["content-type"]  # it says how this body is written
+        del kept["content-type"]  # the header is about the body as it is written here
     headers |= kept
 
 
 def expanded(frame: Frame) -> Frame:
-    """Return `frame` with all its headers in `Frame.headers`, for those who write frames by other means."""
+    """Return `frame` with all its headers in `Frame.headers`, for callers that write frames by other means."""
     if not frame.tail:
         return frame
     headers = dict(frame.headers)
@@ -337,14 +339,14 @@ def _lines(pairs: list[tuple[str, str]]) -> str:
 def _write_standard(
     headers: dict[str, str], envelope: Envelope, dialect: Dialect, version: Version, now_ms: int
 ) -> None:
-    """Write the header fields as plain STOMP clients know them."""
+    """Write the header fields that plain STOMP clients know."""
     headers["persistent"] = "true" if envelope.delivery_mode == _PERSISTENT else "false"
     headers["priority"] = str(envelope.priority)
     expires_ms = envelope.expiration_ms
     if not dialect.expiry_is_relative:
         headers[dialect.expiry_header] = str(expires_ms)
     elif expires_ms:
-        # To RabbitMQ 0 is a message that expires at once, and no header one that never does.
+        # For RabbitMQ, 0 means that the message expires at once, and no header that it never does.
         headers[dialect.expiry_header] = str(max(0, expires_ms - now_ms))
     if envelope.timestamp_ms:
         headers["timestamp"] = str(envelope.timestamp_ms)
@@ -366,7 +368,7 @@ def _write_body_headers(
     # A text without content-length is a TextMessage for Java's clients (ActiveMQ Classic and Artemis).
     if with_length or not body.is_text:
         headers["content-length"] = str(len(body.data))
-        # ActiveMQ would pass a text on without the length that its NUL needs: it gets such a text as bytes.
+        # ActiveMQ would pass a text on without the length that its NUL needs, so it gets such a text as bytes.
         if envelope.body_kind is BodyKind.TEXT and body.content_type != BYTES_TYPE and dialect.preserves_headers:
             headers["amq-msg-type"] = "text"
 
@@ -395,8 +397,8 @@ def _profile_fields(
 
 
 def _fields_that_brokers_change(envelope: Envelope) -> list[str]:
-    # Foreign brokers change these headers or drop them; our own ignores these fields,
-    # or a client could name a queue by them that nobody has checked (decision 0150).
+    # Foreign brokers change these headers or drop them. Our broker ignores these fields: otherwise a client could name a queue in
+    # them without a check (decision 0150).
     fields = [
         f"t={envelope.timestamp_ms}",
         f"x={envelope.expiration_ms}",
@@ -415,7 +417,7 @@ def _check_lines(pairs: list[tuple[str, str]], dialect: Dialect) -> None:
     assert limit is not None
     for name, value in pairs:
         if len(name) + len(value) < limit // 4:
-            continue  # four bytes a character, at most
+            continue  # a character has at most four bytes
         # In bytes and with the escapes, as the line is written.
         size = len(escape(name, Version.V1_2).encode()) + 1 + len(escape(value, Version.V1_2).encode())
         if size > limit:
@@ -437,11 +439,11 @@ _NON_PERSISTENT = 1
 def from_frame(
     frame: Frame, dialect: Dialect, assumed: Address | None = None, *, keeps_headers: bool = False
 ) -> Envelope:
-    """Return the message of a SEND or MESSAGE; `assumed` is the destination of its subscription, where one is known.
+    """Return the message of a SEND or MESSAGE; `assumed` is the destination of its subscription, if that is known.
 
-    The properties of a lazily decoded frame stay lines until they are asked for. `keeps_headers`: of a message without
-    the profile header every header that the protocol does not set becomes a property, whatever its name, so that
-    `to_frame` can write it again. Raises `DestinationError` when the frame names no destination.
+    The properties of a lazily decoded frame are parsed on access. `keeps_headers`: in a message without the profile header, every header
+    that the protocol does not set becomes a property, whatever its name, so that `to_frame` can write it again. Raises `DestinationError`
+    when the frame names no destination.
     """
     tail = frame.tail
     # A profile header in several parts is rare, and takes the long way.
@@ -471,7 +473,7 @@ def from_frame(
 
 
 def sender_of(frame: Frame) -> str | None:
-    """Return the connection that sent a message, if its profile header names one: for no-local at the client."""
+    """Return the connection that sent a message, if its profile header names one, for no-local at the client."""
     text = frame.headers.get(PROFILE_HEADER) or _all_headers(frame).get(PROFILE_HEADER)
     try:
         return None if text is None else parse(text).text("o")
@@ -514,7 +516,7 @@ def _read(
     elif "c" in fields or not exact:
         correlation_id = header.text("c")
     jms_type = header.text("ty") if "ty" in fields or not exact else headers.get("type")
-    if exact:  # the plain headers say the rest, and a sender cannot say two things
+    if exact:  # the plain headers have the rest, and a sender cannot contradict them
         reply_to = headers.get("reply-to")
         return Envelope(
             dialect.destinations.read(headers, assumed),
@@ -578,7 +580,7 @@ def _read_foreign(frame: Frame, dialect: Dialect, assumed: Address | None, *, ke
 def _kept_headers(headers: Mapping[str, str], reply_to: Address | None) -> dict[str, str]:
     kept = {name: value for name, value in headers.items() if name not in SET_BY_PROTOCOL and not is_of_profile(name)}
     if reply_to is None and "reply-to" in headers:
-        kept["reply-to"] = headers["reply-to"]  # it means something to the receiver
+        kept["reply-to"] = headers["reply-to"]  # not an address here, but perhaps to the receiver
     persistent = headers.get("persistent")
     if persistent is not None and persistent != "true":
         kept[AS_WRITTEN] = persistent
@@ -605,7 +607,7 @@ def _foreign_body(headers: Mapping[str, str], data: bytes, dialect: Dialect) -> 
         try:
             return BodyKind.TEXT, data.decode()
         except UnicodeDecodeError:
-            return BodyKind.BYTES, data  # rather than replace what cannot be read
+            return BodyKind.BYTES, data  # rather than replace undecodable bytes
     return BodyKind.BYTES, data
 
 
@@ -617,16 +619,16 @@ def _bytes_of_hex(text: str) -> bytes:
 
 
 def _number(text: str | None) -> int:
-    """Return a foreign number, or 0 for what is none: others may write there what they like."""
+    """Return a foreign number, or 0 for anything else: foreign senders may write any text."""
     if text is not None and text.isascii() and text.isdigit() and len(text) <= 19:
         number = int(text)
-        # 19 digits may be more than a Java long holds.
+        # 19 digits may exceed a Java long.
         return min(number, _LONG_MAX)
     return 0
 
 
 def _expiry(headers: Mapping[str, str], dialect: Dialect) -> int:
-    # A relative time counts from when the broker got the message, which the receiver does not know.
+    # A relative time counts from the arrival at the broker, which the receiver does not know.
     return 0 if dialect.expiry_is_relative else _number(headers.get(dialect.expiry_header))
 
 
@@ -642,8 +644,7 @@ def _priority(headers: Mapping[str, str]) -> int:
 def _reply_to(headers: Mapping[str, str], dialect: Dialect, named: Address | None) -> Address | None:
     text = headers.get("reply-to")
     is_local = named is not None and named.temporary and not named.name.startswith("/remote-temp-")
-    # The sender's own name of its temporary destination means
-    # nothing here: the header has the one that the broker made.
+    # The sender's own name of its temporary destination means nothing here: the header has the broker's name.
     if named is not None and not (is_local and dialect.translates_temporaries and text is not None):
         return named
     return None if text is None else dialect.destinations.read_reply_to(text)

@@ -1,6 +1,6 @@
-"""What CONNECT and CONNECTED agree on: the version and the heart-beats (STOMP 1.2, "Connecting"); and which frame may come when.
+"""What CONNECT and CONNECTED negotiate: the version and the heart-beats (STOMP 1.2, "Connecting"); and which frame is allowed when.
 
-The states of a connection at the server are a table; what a frame does is its handler's affair. Pure.
+The states of a connection at the server are a table; handlers do the frames. Pure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LONGEST_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeats:
-    """What one side has to do, in milliseconds; 0: nothing."""
+    """The periods of one side, in milliseconds; 0: none."""
 
     send_ms: int
-    """Something must be sent at least so often."""
+    """The longest time between bytes that it sends."""
     expect_ms: int
-    """The other side sends something at least so often."""
+    """The longest time between bytes of the other side."""
 
 
 def accepted_versions(versions: Iterable[Version]) -> str:
@@ -48,7 +48,7 @@ def choose_version(accept_version: str | None, supported: Iterable[Version] = AL
 
 
 def refusal(error: VersionError, supported: Iterable[Version] = ALL_VERSIONS) -> Frame:
-    """Return the ERROR that tells a client which versions are spoken here (STOMP 1.2, "Protocol Negotiation")."""
+    """Return the ERROR that lists the versions spoken here (STOMP 1.2, "Protocol Negotiation")."""
     body = error.reason.encode()
     headers = {
         "version": accepted_versions(supported),
@@ -60,7 +60,7 @@ def refusal(error: VersionError, supported: Iterable[Version] = ALL_VERSIONS) ->
 
 
 def version_of_connected(frame: Frame, offered: Iterable[Version] = ALL_VERSIONS) -> Version:
-    """Return the version that the broker chose; without the header it is 1.0. Raises `VersionError`."""
+    """Return the broker's choice of version; without the header it is 1.0. Raises `VersionError`."""
     text = frame.headers.get("version", "1.0")
     for version in offered:
         if version.value == text:
@@ -69,9 +69,9 @@ def version_of_connected(frame: Frame, offered: Iterable[Version] = ALL_VERSIONS
 
 
 def read_heart_beat(text: str | None) -> tuple[int, int]:
-    """Return what the other side can send, and what it wants, in milliseconds; no header stands for neither.
+    """Return the periods in which the other side can send and wants heart-beats, in milliseconds; 0, 0 without a header.
 
-    Raises `FrameError` for what is no pair of numbers.
+    Raises `FrameError` if it is not a pair of numbers.
     """
     if text is None:
         return 0, 0
@@ -83,7 +83,7 @@ def read_heart_beat(text: str | None) -> tuple[int, int]:
 
 
 def agree_on_heart_beats(own: tuple[int, int], other: tuple[int, int]) -> HeartBeats:
-    """Return what a side has to do that can send and wants `own`, when the other one can send and wants `other`.
+    """Return the periods of a side that can send and wants `own`, if the other one can send and wants `other`.
 
     STOMP 1.2, "Heart-beating": the larger of what one side can do and the other one wants; 0 on either side: none.
     """
@@ -95,7 +95,7 @@ def agree_on_heart_beats(own: tuple[int, int], other: tuple[int, int]) -> HeartB
 
 
 class ServerState(Enum):
-    """A connection as the server sees it."""
+    """The state of a connection at the server."""
 
     NEW = "log in first: the first frame is CONNECT, with accept-version and host"
     LOGGING_IN = "it is being found out who the client is: it waits for CONNECTED"
@@ -103,12 +103,12 @@ class ServerState(Enum):
     LEAVING = "the client has said DISCONNECT: it sends nothing more"
     OVER = "the connection is over"
 
-    # `Enum` hashes a member's name in Python code; identity is enough for the table, and is asked for each frame.
+    # `Enum` hashes a member's name in Python code; identity is enough for the table, which is used for each frame.
     __hash__ = object.__hash__
 
 
 class ServerEvent(Enum):
-    """What can happen to it."""
+    """The events of a connection at the server."""
 
     CONNECT = "CONNECT"
     REQUEST = "a frame other than CONNECT and DISCONNECT"
@@ -124,7 +124,7 @@ _S, _E = ServerState, ServerEvent
 SERVER_TRANSITIONS: Mapping[tuple[ServerState, ServerEvent], ServerState] = MappingProxyType(
     {
         (_S.NEW, _E.CONNECT): _S.LOGGING_IN,
-        (_S.NEW, _E.REFUSE): _S.OVER,  # what came was no frame, or not CONNECT
+        (_S.NEW, _E.REFUSE): _S.OVER,  # the input was no frame, or not CONNECT
         (_S.NEW, _E.END): _S.OVER,
         (_S.LOGGING_IN, _E.ACCEPT): _S.OPEN,
         (_S.LOGGING_IN, _E.REFUSE): _S.OVER,
@@ -133,7 +133,7 @@ SERVER_TRANSITIONS: Mapping[tuple[ServerState, ServerEvent], ServerState] = Mapp
         (_S.OPEN, _E.DISCONNECT): _S.LEAVING,
         (_S.OPEN, _E.REFUSE): _S.OVER,
         (_S.OPEN, _E.END): _S.OVER,
-        (_S.LEAVING, _E.REFUSE): _S.OVER,  # what came before DISCONNECT may still fail
+        (_S.LEAVING, _E.REFUSE): _S.OVER,  # earlier frames may still fail
         (_S.LEAVING, _E.END): _S.OVER,
         (_S.OVER, _E.END): _S.OVER,
     }
@@ -145,12 +145,12 @@ _FROM_CLIENTS: Mapping[str, ServerEvent] = MappingProxyType(
 
 
 def server_event(command: str) -> ServerEvent:
-    """Return what a frame from a client is to the server; whether its command is one at all, the dialogue knows."""
+    """Return the event for a frame from a client; the handler refuses unknown commands."""
     return _FROM_CLIENTS.get(command, ServerEvent.REQUEST)
 
 
 def next_server_state(state: ServerState, event: ServerEvent) -> ServerState:
-    """Return the state after `event`. Raises `SequenceError` for what must not happen then."""
+    """Return the state after `event`. Raises `SequenceError` if the event is not allowed then."""
     try:
         return SERVER_TRANSITIONS[state, event]
     except KeyError:

@@ -1,9 +1,9 @@
 """Many messages in one frame, in the form of stores: SENDS, MESSAGES, and the pages of reader groups.
 
-A frame for each message costs both sides several times as much as the message itself. SENDS has for each message how many bytes it takes, and
-these, as a store would keep them; MESSAGES also how often it was delivered, and whether a client may have seen it. A packed page is one
-MESSAGE whose body has the version of that form, and for each message how many bytes it takes, how often it was handed out, and the array that
-stores keep of it, without version and checksum.
+A frame for each message costs both sides several times as much as the message itself. SENDS has for each message its length, and its bytes
+as a store would keep them; MESSAGES also the delivery count, and whether a client may have seen it. A packed page is one MESSAGE: its body
+has the version of that form, and for each message its length, its delivery count, and its array as stores keep it, without version and
+checksum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PACKED_HEADER: Final = "pyjms-packed"
 PACKED_VERSION: Final = str(VERSION)
 FRAME_BYTES: Final = 32 * 1024
-"""A frame that has so many gets no further message."""
+"""A frame of this size gets no further message."""
 FRAME_MESSAGES_MAX: Final = 1000
 LENGTH: Final = Struct(">I")
 _LENGTH_SIZE: Final = LENGTH.size
@@ -43,7 +43,7 @@ def pack(messages: Sequence[ReservedMessage]) -> bytes:
 
 
 def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) -> list[ReservedMessage]:
-    """Return the messages of a packed page, of which the first has that number; `received` sees each envelope.
+    """Return the messages of a packed page, numbered from `first`; `received` converts each envelope.
 
     Raises `ProfileError`, `CodecError`.
     """
@@ -67,12 +67,12 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
 
 
 def read_sends(body: bytes) -> list[PackedEnvelope]:
-    """Return the messages of a SENDS, which a client has made. Raises `ProfileError`; then none of them is to be sent."""
+    """Return the messages of a client's SENDS. Raises `ProfileError`; then none of them may be sent."""
     found: list[PackedEnvelope] = []
     at, end = 0, len(body)
     try:
         while at < end:
-            # A length that is cut off counts as more than there is, which is refused below.
+            # A truncated length counts as longer than the rest, which is refused below.
             (size,) = LENGTH.unpack_from(body, at) if at + _LENGTH_SIZE <= end else (end,)
             begin = at + _LENGTH_SIZE
             # Mostly a confirmed send, which has one message.
@@ -81,7 +81,7 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
             at = begin + size
             if at > end:
                 raise ProfileError("SENDS ends within a message")
-            # So many at most, as the event loop reads a frame in one go (decision 0150).
+            # Limited, as the event loop reads a frame in one go (decision 0150).
             if len(found) == FRAME_MESSAGES_MAX:
                 raise ProfileError(f"SENDS has more than {FRAME_MESSAGES_MAX} messages")
             found.append(admit(body[begin:at]))
@@ -93,7 +93,7 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
 
 
 def pack_delivery(delivery: Delivery, parts: list[bytes]) -> int:
-    """Add a delivery to the body of a MESSAGES; return how many bytes. Raises `CodecError` for a value that no message may have."""
+    """Add a delivery to the body of a MESSAGES; return its size in bytes. Raises `CodecError` for a value that no message may have."""
     data = encode(delivery.envelope)
     size = len(data)
     parts += _DELIVERY.pack(size, min(delivery.count, _COUNT_MAX), delivery.redelivered), data
@@ -108,17 +108,17 @@ def pack_one(delivery: Delivery) -> bytes:
 
 
 class Arrived(NamedTuple):
-    """A delivery as it came, whose message has not been read."""
+    """A delivery as received, whose message has not been decoded."""
 
     number: int
     times: int
     redelivered: bool
     message: bytes
-    """As `decode_plain` reads it."""
+    """The input of `decode_plain`."""
 
 
 def unpack_deliveries(body: bytes, first: int) -> list[Arrived]:
-    """Return what a MESSAGES brings, of which the first delivery has that number. Raises `ProfileError`."""
+    """Return the deliveries of a MESSAGES, numbered from `first`. Raises `ProfileError`."""
     found: list[Arrived] = []
     at, end = 0, len(body)
     while at < end:
@@ -127,6 +127,6 @@ def unpack_deliveries(body: bytes, first: int) -> list[Arrived]:
         at = begin + size
         if at > end or size < HEAD_SIZE:
             raise ProfileError("MESSAGES ends within a message")
-        # Version and checksum are left out: CONNECTED has agreed on the one, and the broker has checked the other.
+        # Version and checksum are left out: CONNECTED has settled the version, and the broker has verified the checksum.
         found.append(Arrived(first + len(found), count, redelivered != 0, body[begin + HEAD_SIZE : at]))
     return found

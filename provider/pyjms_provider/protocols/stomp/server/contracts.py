@@ -1,4 +1,4 @@
-"""What the parts of one STOMP connection know of each other: the port's service, the engine, and the handler of its frames."""
+"""The interfaces between the parts of one STOMP connection: the port's service, the engine, and the handler of its frames."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 _DISCONNECT: Final = "DISCONNECT"
 
 NoteLogin = Callable[[Principal | None, Credentials | None, str, str], None]
-"""Hears who logged in, None being nobody, with which credentials, from which address, and why it was refused. On any thread; may wait."""
+"""Called for each log-in: the principal (None if refused), the credentials, the address, and the reason of a refusal. On any thread; may
+wait.
+"""
 
 
 class Service(Protocol):
-    """What the connections of one port share."""
+    """The service of one port, shared by its connections."""
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The clock."""
         ...
 
     @property
@@ -52,7 +54,7 @@ class Service(Protocol):
 
     @property
     def authenticator(self) -> Authenticator:
-        """Tells who a client is."""
+        """Authenticates clients."""
         ...
 
     @property
@@ -62,22 +64,22 @@ class Service(Protocol):
 
     @property
     def note_login(self) -> NoteLogin:
-        """Hears of log-ins."""
+        """Records log-ins."""
         ...
 
     @property
     def revocations(self) -> RevocationGuard:
-        """Knows users whose connections were ended meanwhile."""
+        """Finds users whose connections were ended during their login."""
         ...
 
     @property
     def direct_deliveries(self) -> DirectDeliveries:
-        """What is delivered while it is sent, on the loop of all these connections."""
+        """The deliveries made during a send, on the loop of all these connections."""
         ...
 
     @property
     def rare_lines(self) -> RareLines:
-        """Limits the lines of the log that strangers can cause."""
+        """Limits the log lines that untrusted peers can cause."""
         ...
 
     def make_handler(
@@ -88,7 +90,7 @@ class Service(Protocol):
 
 
 class Engine(Protocol):
-    """What a handler calls, on any thread."""
+    """What a handler uses of its engine, on any thread."""
 
     transport: TransportContext
     service: Service
@@ -100,7 +102,7 @@ class Engine(Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is to be written before what is written now by `push`. The connection's thread."""
+        """Whether `push` may write now, as nothing is pending before it. The connection's thread."""
         ...
 
     def push(self, data: bytes) -> None:
@@ -112,7 +114,7 @@ class Engine(Protocol):
         ...
 
     def emit_encoded(self, data: bytes) -> None:
-        """Have frames of STOMP 1.2 written, encoded as they are."""
+        """Have encoded frames of STOMP 1.2 written."""
         ...
 
     def refuse(self, frame: Frame | None, error: BaseException) -> None:
@@ -120,11 +122,11 @@ class Engine(Protocol):
         ...
 
     def fail(self, error: BaseException) -> None:
-        """End the connection because of a fault of the broker's."""
+        """End the connection because of an error in the broker."""
         ...
 
     def finish(self) -> None:
-        """End the connection, as the client wants it, when all is written."""
+        """End the connection for the client, when all is written."""
         ...
 
 
@@ -132,12 +134,12 @@ class FastFrames(Protocol):
     """Reads and does frames of the usual form without a decoder."""
 
     def take(self, data: bytes) -> bytes:
-        """Do the frames that `data` begins with, up to the first one of another form; return what comes from there on."""
+        """Do the frames at the beginning of `data`, up to the first one of another form; return the rest."""
         ...
 
 
 class ProtocolHandler(ABC):
-    """Does what the frames of one connection ask for, after login. `take`, `run` and `pull` are called on the connection's thread."""
+    """Does the frames of one connection, after login. `take`, `run` and `pull` are called on the connection's thread."""
 
     def __init__(self, engine: Engine, connection: ProviderConnection, guard: Guard) -> None:
         self.engine = engine
@@ -145,37 +147,37 @@ class ProtocolHandler(ABC):
         self.guard = guard
         self.scheduler = DeliveryScheduler(engine.transport.wake)
         self.backlog = Backlog()
-        """What waits for its turn."""
+        """The tasks that wait for their turn."""
         self.fast_frames: FastFrames | None = None
-        """What does frames of the usual form without a decoder, once the login is done; None: nothing does."""
+        """Does frames of the usual form without a decoder, after the login; None: there is no such path."""
         self.is_over = False
         self._lock = Lock()
         self._leaving = 0
-        """How many executors have not come to DISCONNECT yet."""
+        """How many executors have not reached DISCONNECT yet."""
 
     @abstractmethod
     def greeting(self) -> Mapping[str, str]:
-        """Return what CONNECTED says beside what it always does."""
+        """Return the headers that CONNECTED has in addition to the usual ones."""
 
     @abstractmethod
     def take(self, frame: Frame) -> None:
-        """Take a frame: what it asks for is done now, or in its turn."""
+        """Do a frame, now or in its turn."""
 
     @abstractmethod
     def run(self) -> None:
-        """Go on with what waits for its turn."""
+        """Run the tasks that wait for their turn."""
 
     def pull(self, size: int, parts: list[bytes]) -> int:
-        """Add messages of about `size` bytes; return how many bytes."""
+        """Add messages of about `size` bytes to `parts`; return how many bytes."""
         return self.scheduler.pull(size, parts)
 
     def end(self) -> None:
-        """Hear that the connection is over: nothing more is done for it. May be repeated."""
+        """Stop all work: the connection is over. May be repeated."""
         self.is_over = True
 
     def perform(self, task: Task) -> None:
-        """Do what a frame asks for, and answer: RECEIPT if it wants one, or ERROR."""
-        # All executors have come to DISCONNECT when the last one does: only that one answers.
+        """Do a frame's task, and answer: RECEIPT if it asks for one, or ERROR."""
+        # When the last executor reaches DISCONNECT, all have: only that one answers.
         if self.is_over or (task.frame.command == _DISCONNECT and not self._leaves()):
             return
         try:
@@ -192,14 +194,14 @@ class ProtocolHandler(ABC):
     def leave(
         self, frame: Frame, executors: Sequence[SerialExecutor], do: Callable[[], None], *, may_wait: bool
     ) -> None:
-        """Do DISCONNECT as soon as all that came before it has been done, in all executors; then the connection is over."""
+        """Do DISCONNECT when all earlier frames have been done, in all executors; then the connection is over."""
         self._leaving = len(executors)
         for executor in executors:
             executor.add(Task(frame, do, may_wait))
 
     def _leaves(self) -> bool:
-        """Say whether the last executor has come to DISCONNECT. Any thread."""
-        # Executors may come to DISCONNECT on several workers at once.
+        """Return whether the last executor has reached DISCONNECT. Any thread."""
+        # Executors may reach DISCONNECT on several workers at once.
         with self._lock:
             self._leaving -= 1
             return not self._leaving
@@ -209,24 +211,24 @@ class ProtocolHandler(ABC):
         self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt}))
 
     def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
-        """Answer a frame with ERROR. As given here, the connection is over with it."""
+        """Answer a frame with ERROR. By default this ends the connection."""
         self.engine.refuse(frame, error)
 
 
 class NativeConnection(Protocol):
-    """What the sessions and consumers of a pyjms client see of their connection's handler."""
+    """What the sessions and consumers of a pyjms client use of their connection's handler."""
 
     engine: Engine
     guard: Guard
     scheduler: DeliveryScheduler
     is_over: bool
     is_packed: bool
-    """Whether messages go both ways in the form of stores, several in a frame."""
+    """Whether messages go both ways in the packed form of stores, several in a frame."""
     delivery_numbers: count[int]
-    """The numbers of the deliveries to come."""
+    """The numbers of future deliveries."""
 
     def answer(self, receipt: str, said: Mapping[str, str]) -> None:
-        """Answer a frame that waited for more than being done."""
+        """Answer a frame whose answer had to wait for more than its execution."""
         ...
 
     def confirm(self, frame: Frame, receipt: str) -> None:

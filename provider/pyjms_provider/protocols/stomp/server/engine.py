@@ -1,7 +1,7 @@
-"""One STOMP connection at the broker: login, order, errors, heart-beats; what frames mean is its handler's affair.
+"""One STOMP connection at the broker: login, order, errors, heart-beats; its handler does the frames.
 
-All of it runs on the connection's thread, but for the handlers of frames that may wait: those run on another one, while
-the connection's goes on delivering (`executor`). Both add to a deque of bytes, which needs no lock, and may end the connection.
+All of it runs on the connection's thread, except tasks that may wait: those run on another one, while the connection goes on delivering
+(`executor`). Both add to a deque of bytes, which needs no lock, and may end the connection.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NAME_ONE: Final = (
     "name one: ?virtual_host=NAME in the URL (header host), or have the operator set default_host of this port"
 )
 _TLS_HANDSHAKE: Final = b"\x16\x03"
-"""How a client begins that speaks TLS (RFC 8446 §5.1)."""
+"""The first bytes of a client that speaks TLS (RFC 8446 §5.1)."""
 _ORDINARY: Final = frozenset({"SEND", "SENDS", "ACK"})  # most frames; they leave the state as it is
 _OPEN: Final = ServerState.OPEN
 _SHOWN_MAX: Final = 64
@@ -54,7 +54,7 @@ _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 
 
 class StompServerEngine(ProtocolEngine):
-    """See the module."""
+    """The engine of one STOMP connection at the broker."""
 
     def __init__(self, service: Service, transport: TransportContext) -> None:
         self.service = service
@@ -74,10 +74,10 @@ class StompServerEngine(ProtocolEngine):
         self._state = ServerState.NEW
         self._state_lock = Lock()
 
-    # What the transport calls
+    # Calls of the transport
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        # Only between two frames: the decoder holds nothing then that would have to come first.
+        # Only between two frames: then the decoder holds no bytes that come first.
         if self._fast_frames is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
             data = self._fast_frames.take(data)
             if not data:
@@ -85,7 +85,7 @@ class StompServerEngine(ProtocolEngine):
                 return
         if self._state is not _OVER:
             if self.handler is None and self._is_between_frames and bytes(data[:2]) == _TLS_HANDSHAKE:
-                self._refuse_tls()  # it would wait for an answer in TLS, and this for the end of a line
+                self._refuse_tls()  # it would wait for an answer in TLS, and this side for the end of a line
                 return
             self._decoder.put(data)
             self._read()
@@ -98,7 +98,7 @@ class StompServerEngine(ProtocolEngine):
     def _read(self) -> None:
         decoder = self._decoder
         try:
-            # Looked at before each frame: CONNECT stops the reading until the login is done.
+            # Checked before each frame: CONNECT stops the reading until the login is done.
             while self._state in _TAKES_FRAMES:
                 event = decoder.next_event()
                 if event is None:
@@ -118,7 +118,7 @@ class StompServerEngine(ProtocolEngine):
             handler.run()
 
     def _take(self, frame: Frame) -> None:
-        # Most frames: they leave the state as it is, so that its table is not asked.
+        # Most frames leave the state as it is, so the table is not consulted.
         if self._state is _OPEN and frame.command in _ORDINARY and self.handler is not None:
             self.handler.take(frame)
             return
@@ -137,7 +137,7 @@ class StompServerEngine(ProtocolEngine):
         scheduled = handler is not None and handler.scheduler.scheduled
         if not (self._out or scheduled or self._idle_monitor.beat_is_due) and self._trouble is None:
             return b""
-        # Told by another thread: ended here, on the connection's own.
+        # Set by another thread: ended here, on the connection's own.
         if self._trouble is not None:
             self.refuse(None, self._trouble)
         elif not scheduled and len(self._out) == 1:  # an answer, mostly
@@ -152,8 +152,8 @@ class StompServerEngine(ProtocolEngine):
             except (ProviderError, StompError) as error:  # the virtual host stops at this moment, say
                 self.refuse(None, error)
             if self._out:
-                self._pull_out(size - taken, parts)  # what was to be said after the messages
-        # Anything that is written says as much as a heart-beat.
+                self._pull_out(size - taken, parts)  # answers that follow the messages
+        # Any other bytes written serve as a heart-beat.
         if not parts and self._idle_monitor.takes_beat():
             parts.append(_HEART_BEAT)
         if not parts:
@@ -174,7 +174,7 @@ class StompServerEngine(ProtocolEngine):
         handler = self.handler
         if self._state not in _TAKES_FRAMES:
             return False
-        # Tasks that wait hold their frames in memory: beyond a limit they are left in the socket.
+        # Waiting tasks hold their frames in memory: above a limit, further frames stay in the socket.
         return handler is None or handler.backlog.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
@@ -211,14 +211,15 @@ class StompServerEngine(ProtocolEngine):
 
     def closed(self, error: BaseException | None) -> None:
         self._end(ServerEvent.END)
-        # What was not written is not held until the last job ends.
+        # Unwritten output is not kept until the last job ends.
         self._out.clear()
-        # The handler and this know each other, so that both stay until Python looks for such circles: not with the frame that has not ended.
+        # The handler and this object refer to each other, so both live until a garbage collection: the unfinished frame is
+        # dropped now.
         self._decoder = FrameDecoder(BEFORE_LOGIN)
         self._let_go()  # a login that still runs ends what it makes
 
     def _let_go(self) -> None:
-        # Taken at once: the end of the connection and that of its login may both come here.
+        # Taken at once: the end of the connection and that of its login may both call this.
         connection, self._connection = self._connection, None
         # On a worker: closing gives messages back, which may wait for the disk.
         if connection is not None:
@@ -228,7 +229,7 @@ class StompServerEngine(ProtocolEngine):
         if error is None:
             return
         _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
-        # Perhaps no thread came free: without another try the connection's messages would never go back.
+        # Perhaps no thread became free: without another try the connection's messages would never go back.
         if isinstance(error, ResourceError):
             self.transport.work(connection.close, partial(self._has_closed, connection))
 
@@ -245,11 +246,11 @@ class StompServerEngine(ProtocolEngine):
             return
         self.version = login.version
         self._decoder.version = login.version
-        # On a worker: a password takes long to be checked on purpose, and a directory may be asked.
+        # On a worker: checking a password is slow on purpose, and a directory may be asked.
         self.transport.work(partial(self._enter, frame, login), partial(self._entered, frame, login))
 
     def _enter(self, frame: Frame, login: Login) -> ProtocolHandler:
-        """Find out who it is, and connect to the virtual host. May wait. Raises `ProviderError`."""
+        """Authenticate the client, and connect it to the virtual host. May wait. Raises `ProviderError`."""
         service, address = self.service, self.transport.peer.address
         shown = credentials_of(frame, self.transport.peer)
         try:
@@ -266,7 +267,7 @@ class StompServerEngine(ProtocolEngine):
         if host is None:
             missing = f"there is no virtual host {login.host!r} here" if login.host else _NAMED_NONE
             raise ResourceError(f"{missing}, or it does not run; {_NAME_ONE}")
-        # Before the check of the password: a user who is shut out from here on is found by `check`.
+        # Before the check of the password: `check` finds a user who is shut out after this.
         mark = service.revocations.mark
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
@@ -280,7 +281,7 @@ class StompServerEngine(ProtocolEngine):
         except Exception:
             connection.close()
             raise
-        # Only now: after an error above it is closed here, and `closed` must not do that as well.
+        # Only now: after an error above the connection is closed here, and `closed` must not close it as well.
         self._connection = connection
         return service.make_handler(self, connection, guard, login)
 
@@ -319,18 +320,18 @@ class StompServerEngine(ProtocolEngine):
         self._idle_monitor.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
         self._move(ServerEvent.ACCEPT)
         self.emit(connected)
-        # A client may have sent more behind CONNECT without waiting for the answer.
+        # A client may have sent more frames after CONNECT without waiting for the answer.
         self._read()
         self.transport.wake()
 
-    # What the broker tells, on any thread
+    # Events of the broker, on any thread
 
     def on_exception(self, error: ProviderError) -> None:
-        """Hear that the connection to the virtual host is in trouble, as when that stops."""
+        """Note that the connection to the virtual host has failed, as when that stops."""
         self._trouble = error
         self.transport.wake()
 
-    # What the handler calls; handlers may be on another thread
+    # Calls of the handler, perhaps on another thread
 
     def emit(self, frame: Frame) -> None:
         """Have a frame written when the wire can take it. Raises `EncodingError`."""
@@ -340,19 +341,19 @@ class StompServerEngine(ProtocolEngine):
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is to be written before what is written now by `push`. The connection's thread."""
+        """Whether `push` may write now, as nothing is pending before it. The connection's thread."""
         return not self._out and self._trouble is None and self._state is _OPEN and self.transport.is_free
 
     def push(self, data: bytes) -> None:
-        """Have frames of STOMP 1.2 written at once, while the connection `is_free`. A heart-beat may come although it says the same."""
+        """Have frames of STOMP 1.2 written at once, while the connection `is_free`. A heart-beat may still follow, though it is not needed."""
         self.transport.push(data)
 
     def emit_encoded(self, data: bytes) -> None:
-        """Have frames of STOMP 1.2 written, encoded as they are."""
+        """Have encoded frames of STOMP 1.2 written."""
         self._out.append(data)
 
     def refuse(self, frame: Frame | None, error: BaseException) -> None:
-        """Answer a frame, or what was no frame, with ERROR; the connection is over (STOMP 1.2, "ERROR")."""
+        """Answer a frame, or bytes that are no frame, with ERROR; the connection is over (STOMP 1.2, "ERROR")."""
         if self.is_over:
             return
         if not isinstance(error, (ProviderError, StompError)):
@@ -368,16 +369,16 @@ class StompServerEngine(ProtocolEngine):
             self.transport.wake()
 
     def fail(self, error: BaseException) -> None:
-        """End because of a fault of ours."""
+        """End the connection because of an error in the broker."""
         self.refuse(None, error)
 
     def finish(self) -> None:
-        """End because the client wants it: what there is to say is still said."""
+        """End the connection because the client asks for it: pending output is still written."""
         self._end(ServerEvent.END)
         self.transport.wake()
 
     def _log_rarely(self, level: int, text: str, reason: str) -> None:
-        """Write a line about this peer, or count it: who tells lies at speed must not fill the disk. The audit log counts log-ins."""
+        """Write a log line about this peer, or count it: a hostile peer must not fill the disk. The audit log counts log-ins."""
         missed = self.service.rare_lines.missed(text, self._clock.monotonic_ms())
         if missed is not None:
             _log.log(level, f"{text}%s", self.transport.peer.address, reason, missed)
@@ -388,7 +389,7 @@ class StompServerEngine(ProtocolEngine):
             self._state = next_server_state(self._state, event)
 
     def _end(self, event: ServerEvent) -> bool:
-        """Be over; return False if it was before."""
+        """End the connection; return False if it had ended before."""
         with self._state_lock:
             if self._state is ServerState.OVER:
                 return False

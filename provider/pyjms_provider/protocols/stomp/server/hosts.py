@@ -1,4 +1,4 @@
-"""What the server needs of the broker: its virtual hosts, as far as a connection sees them."""
+"""The broker as the server sees it: its virtual hosts, and the checks of a connection's rights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServedHost(Protocol):
 
     @property
     def access(self) -> AccessPolicy:
-        """Who may do what here."""
+        """The access rules of the host."""
         ...
 
     @property
@@ -43,42 +43,40 @@ class ServedHost(Protocol):
         ...
 
     def waits_briefly(self, envelope: Envelope | None) -> bool:
-        """Say whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
+        """Return whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...
 
     def may_lack_room(self, address: Address) -> bool:
-        """Say whether a send there may have to wait until others have made room, now or in a moment. Never waits."""
+        """Return whether a send there may have to wait for room, now or in a moment. Never waits."""
         ...
 
     def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
-        """Send messages of several sessions, and return of each why it was not sent, or None. Waits for the disk, and once if
-        that can be; for no room.
-        """
+        """Send messages of several sessions, and return the error of each, or None. Waits for the disk, once if possible; not for room."""
         ...
 
     def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
-        """Send a message by `session`, one of this host's, and wait for no room; for the disk it may wait. Raises `QueueFullError` where
-        there is none.
+        """Send a message by `session`, one of this host's, without waiting for room; it may wait for the disk. Raises `QueueFullError` if
+        there is no room.
         """
         ...
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
-        """Return a new connection to it, delivery stopped; `principal` and `address` say who it is.
+        """Return a new connection to it, delivery stopped; `principal` and `address` identify the client.
 
         Raises `ResourceError`, `ClosedError`.
         """
         ...
 
     def hand_over(self, consumer: ProviderConsumer, taker: DirectConsumer) -> None:
-        """Have messages for `consumer`, one of this host's, handed to `taker` where they come in, whenever it can take one."""
+        """Have messages for `consumer`, one of this host's, delivered directly to `taker` when they arrive, if it can take them."""
         ...
 
     def has(self, address: Address) -> bool:
-        """Say whether there is such a destination already. Never waits."""
+        """Return whether the destination exists. Never waits."""
         ...
 
     def origin_of(self, envelope: Envelope) -> Address | None:
-        """Return where a message would be returned to, which says that it is a dead letter; None: it is none. Never waits."""
+        """Return the destination to which a dead letter would be returned; None: the message is not a dead letter. Never waits."""
         ...
 
     def owner_of(self, address: Address) -> ConnectionId | str:
@@ -88,7 +86,7 @@ class ServedHost(Protocol):
 
 @fact
 class Sending:
-    """One message that is to be sent by itself, in no transaction."""
+    """One message that is sent outside of a transaction."""
 
     session: ProviderSession
     envelope: Envelope
@@ -99,38 +97,37 @@ class HostDirectory(Protocol):
     """Finds virtual hosts by name."""
 
     def find(self, name: str) -> ServedHost | None:
-        """Return the virtual host `name`, "" being the default one; None: there is none that serves. Any thread."""
+        """Return the virtual host `name`, "" being the default one; None: none of that name runs. Any thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What the user of one connection may do at its virtual host. Each check raises `AccessDeniedError`."""
+    """The rights of one connection's user at its virtual host. Each check raises `AccessDeniedError`."""
 
     principal: Principal
     host: ServedHost
     connection_id: ConnectionId
     _targets: dict[Address, Target] = field(default_factory=dict, compare=False, repr=False)
     _allowed: list[tuple[Address, object] | None] = field(default_factory=lambda: [None], compare=False, repr=False)
-    """Where the last message was allowed to go, and by the rules of which epoch; None: that is not known."""
+    """The last address to which a send was allowed, and the epoch of the rules then; None: unknown."""
 
     def enter(self) -> None:
-        """Ask whether the connection may be."""
+        """Check that the user may connect."""
         self._check(Operation.CONNECT, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
 
     def observe(self) -> None:
-        """Ask for a look at all that the virtual host has."""
+        """Check that the user may see all that the virtual host has."""
         self._check(Operation.OBSERVE, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
 
     def send(self, envelope: Envelope) -> None:
-        """Ask for a message to be sent, and for its destination to be made by it."""
+        """Check that the user may send a message, and create its destination if needed."""
         address = envelope.destination
         origin = self.host.origin_of(envelope)
-        # A dead letter may be returned by an operator to where it claims
-        # to be from, so its sender needs the right to send there.
+        # An operator may return a dead letter to the destination that it names, so its sender needs the right to send there.
         if origin is not None and origin != address:
             self._use(Operation.WRITE, origin)
-        epoch = self.host.access.epoch  # before the question, so that an answer by older rules is known as such
+        epoch = self.host.access.epoch  # before the check, so that a result by older rules is known as such
         allowed = self._allowed[0]
         # By identity of the address and of the epoch of the rules: any change of the rules makes a new epoch.
         if allowed is not None and allowed[0] is address and allowed[1] is epoch and self.host.has(address):
@@ -139,24 +136,24 @@ class Guard:
         self._allowed[0] = None if epoch is None else (address, epoch)
 
     def read(self, address: Address) -> None:
-        """Ask for a consumer there. Who may read a temporary destination, the virtual host itself knows."""
+        """Check that the user may consume there. The virtual host itself checks temporary destinations."""
         if not address.temporary:
             self._use(Operation.READ, address)
 
     def browse(self, address: Address) -> None:
-        """Ask for a look at it."""
+        """Check that the user may browse it."""
         self._use(Operation.BROWSE, address)
 
     def look(self, address: Address) -> None:
-        """Ask whether it may be known that a destination is there."""
+        """Check that the user may know whether a destination exists."""
         self._check(Operation.BROWSE, self._targets.get(address) or self._target_of(address))
 
     def create(self, address: Address) -> None:
-        """Ask for a destination to be made."""
+        """Check that the user may create a destination."""
         self._check(Operation.CREATE, Target.of(address, self.host.name))
 
     def subscribe(self, client_id: str, name: str) -> None:
-        """Ask for a durable subscription, or for its end."""
+        """Check that the user may make a durable subscription, or end it."""
         self._check(
             Operation.CREATE,
             Target(
@@ -175,7 +172,7 @@ class Guard:
             if target.owner != owner:
                 target = self._targets[address] = replace(target, owner=owner)
         elif not self.host.has(address):
-            # Sending or subscribing makes a queue or topic that is not there, which is a right of its own.
+            # Sending or subscribing creates a missing queue or topic, which needs a right of its own.
             _check_name(address)
             self._check(Operation.CREATE, target)
         self._check(operation, target)

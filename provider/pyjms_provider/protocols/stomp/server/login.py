@@ -1,4 +1,4 @@
-"""CONNECT and CONNECTED at the broker, and time on a connection: the login's, and heart-beats.
+"""CONNECT and CONNECTED at the broker, the login's time limit, and heart-beats.
 
 Version, virtual host, credentials (STOMP 1.2, "Connecting"); STOMP 1.2, "Heart-beating"; Broker-J's idle tickers. Pure.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What a client asked for, and what was agreed."""
+    """The client's CONNECT, and what was negotiated."""
 
     version: Version
     host: str
@@ -37,13 +37,13 @@ class Login:
     client_id: str | None
     speaks_profile: bool
     is_packed: bool
-    """Whether messages go both ways in the form of stores, several in a frame."""
+    """Whether messages go both ways in the packed form of stores, several in a frame."""
     out_ms: int
-    """The broker says something so often; 0: never."""
+    """The longest time between bytes of the broker; 0: no limit."""
     in_ms: int
-    """The client does so; 0: never."""
+    """The longest time between bytes of the client; 0: no limit."""
     request_id: str | None = None
-    """What CONNECTED answers as `response-id`, as ActiveMQ does."""
+    """The `response-id` of CONNECTED, as with ActiveMQ."""
 
     def answer(self, settings: StompSettings, more: Mapping[str, str]) -> Frame:
         """Return CONNECTED."""
@@ -56,7 +56,7 @@ class Login:
 
 
 def negotiate(frame: Frame, settings: StompSettings) -> Login:
-    """Return what is agreed. Raises `VersionError`, and `FrameError` for heart-beats that are no numbers."""
+    """Return the negotiated login. Raises `VersionError`, and `FrameError` for heart-beats that are no numbers."""
     headers = frame.headers
     version = choose_version(headers.get("accept-version"))
     own = (settings.heart_beat_ms, settings.heart_beat_ms)
@@ -76,7 +76,7 @@ def negotiate(frame: Frame, settings: StompSettings) -> Login:
 
 
 def credentials_of(frame: Frame, peer: Peer) -> Credentials | None:
-    """Return what the client shows: a password or token in CONNECT, or else its certificate; None: nothing."""
+    """Return the client's credentials: a password or token in CONNECT, or else its certificate; None: there are none."""
     user_name, password = frame.headers.get("login"), frame.headers.get("passcode")
     if user_name == TOKEN_USER and password is not None:
         return TokenCredentials(token=password)
@@ -88,11 +88,11 @@ def credentials_of(frame: Frame, peer: Peer) -> Credentials | None:
     return None
 
 
-_SEND_AFTER: Final = 0.8  # of the period that was promised: the wire takes time, too
+_SEND_AFTER: Final = 0.8  # of the agreed period: the wire takes time, too
 
 
 class IdleMonitor:
-    """When something must be said, and when nothing was heard for too long. Times are of the monotonic clock, in ms."""
+    """Tells when a heart-beat is due, and when the client has been silent for too long. Times are of the monotonic clock, in ms."""
 
     def __init__(self, now_ms: float, settings: StompSettings) -> None:
         self._settings = settings
@@ -102,30 +102,32 @@ class IdleMonitor:
         self._said_ms = now_ms
         self._stuck_ms = 0.0
         self.beat_is_due = False
-        """Whether `takes_beat` says so; until something is said, there is no other time to look for."""
+        """Whether an empty line is due; no further time is set until something is written."""
 
     @property
     def is_awaited(self) -> bool:
-        """Whether there is any time to look after."""
+        """Whether it has any time to keep."""
         return bool(self._out_ms or self._in_ms or self._login_until_ms is not None)
 
     def begin(self, out_ms: int, in_ms: int, *, takes_lines: bool) -> None:
-        """Hear that the login is done, and what both sides promised; 0: nothing. `takes_lines`: the version of STOMP has empty lines between frames."""
+        """Start heart-beats after the login, with both sides' periods; 0: none. `takes_lines`: this STOMP version allows empty lines
+        between frames.
+        """
         self._login_until_ms = None
         if takes_lines and not out_ms:
             self._stuck_ms = self._settings.probe_ms * _SEND_AFTER if self._settings.heart_beat_ms else 0.0
         self._out_ms = out_ms * _SEND_AFTER
-        # Times a tolerance: clients send late, and networks are slow.
+        # Multiplied by a tolerance: clients send late, and networks are slow.
         self._in_ms = in_ms * self._settings.heart_beat_tolerance
 
     @property
     def follows_reading(self) -> bool:
-        """Whether it wants to `note_reading`."""
+        """Whether `note_reading` should be called."""
         return self._stuck_ms > 0
 
     def note_reading(self, now_ms: float, *, is_reading: bool) -> None:
-        """Hear whether the client is read from. As long as it is not, nothing tells that it has gone but the failure to write to it: so it
-        is sent empty lines then though it did not ask for any (STOMP 1.2, "Augmented BNF": they may follow each frame).
+        """Note whether the client is read from. While it is not, only a failed write shows that it has gone: so it is sent empty lines
+        then, though it asked for none (STOMP 1.2, "Augmented BNF": they may follow each frame).
         """
         if is_reading:
             self._out_ms = 0.0
@@ -134,17 +136,17 @@ class IdleMonitor:
             self._said_ms = now_ms
 
     def said(self, now_ms: float) -> None:
-        """Whatever is written tells the client that the broker is alive."""
+        """Note a write, which shows the client that the broker is alive."""
         self._said_ms = now_ms
         self.beat_is_due = False
 
     def takes_beat(self) -> bool:
-        """Say, once, whether an empty line is due."""
+        """Return, once, whether an empty line is due."""
         is_due, self.beat_is_due = self.beat_is_due, False
         return is_due
 
     def next_ms(self, heard_ms: float) -> int | None:
-        """Return when `look` should be called. `heard_ms`: when the client was last heard; any byte counts."""
+        """Return when `look` should be called. `heard_ms`: when the last byte of the client was received."""
         times = [self._login_until_ms] if self._login_until_ms is not None else []
         if self._out_ms and not self.beat_is_due:
             times.append(self._said_ms + self._out_ms)
@@ -154,7 +156,7 @@ class IdleMonitor:
         return int(min(times)) + 1 if times else None
 
     def look(self, now_ms: float, heard_ms: float) -> str | None:
-        """Return why the connection must end, if it must."""
+        """Return why the connection must end, or None."""
         if self._login_until_ms is not None and now_ms >= self._login_until_ms:
             return f"nobody logged in within {self._settings.login_timeout_ms} ms"
         if self._in_ms and now_ms >= heard_ms + self._in_ms:

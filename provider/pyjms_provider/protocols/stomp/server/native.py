@@ -1,7 +1,7 @@
-"""The handler of pyjms clients: each command is one call of the SPI, made where the broker is.
+"""The handler of pyjms clients: each command is one call of the SPI at the broker.
 
-docs/reference/stomp.md specifies the commands. Those of one session are done in their order, those of different sessions
-side by side; what concerns the connection as a whole has an order of its own.
+docs/reference/stomp.md specifies the commands. Those of one session are done in order, different sessions side by side; commands of the
+connection as a whole have an order of their own.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _is_plain = re.compile(r"[A-Za-z0-9.\-]+").fullmatch
 
 
 class NativeHandler(ProtocolHandler):
-    """See the module."""
+    """Handles the frames of one pyjms client."""
 
     def __init__(self, engine: Engine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
         super().__init__(engine, connection, guard)
         self.is_packed = login.is_packed
-        """Whether messages go both ways in the form of stores, several in a frame."""
+        """Whether messages go both ways in the packed form of stores, several in a frame."""
         self._sends = PackedSends(self, guard)
         self._client_id = login.client_id
         self._settings = engine.service.settings
@@ -89,7 +89,7 @@ class NativeHandler(ProtocolHandler):
         self._message_numbers = count(1)
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._receipts: dict[str, Mapping[str, str]] = {}
-        """What commands that are being done will answer beside the receipt's id."""
+        """The additional headers of RECEIPTs for commands under way."""
         self._commands: Mapping[type[commands.Command], tuple[Callable[[Any], Mapping[str, str] | None], bool]] = {
             commands.Identify: (self._identify, False),
             commands.Start: (self._start, False),
@@ -143,7 +143,7 @@ class NativeHandler(ProtocolHandler):
         return {"session": str(connection.connection_id), **packed, **greeting.headers()}
 
     def _transaction_timeout_s(self) -> int:
-        # Only sessions of the SPI tell this time.
+        # Only sessions of the SPI have this time.
         session = self.connection.open_session(transacted=False)
         try:
             return session.xa_get_timeout()
@@ -151,7 +151,7 @@ class NativeHandler(ProtocolHandler):
             session.close()
 
     def take(self, frame: Frame) -> None:
-        # Its RECEIPT follows everything that came before, in whichever order that is being done.
+        # Its RECEIPT follows that of every earlier frame, in any order of execution.
         if frame.command == _DISCONNECT:
             executors = [
                 self._executor,
@@ -160,7 +160,7 @@ class NativeHandler(ProtocolHandler):
             ]
             self.leave(frame, executors, self._disconnect, may_wait=self._waits)
             return
-        # First, as most frames are one of these two, and do without a task.
+        # First, as most frames are one of these two, and need no task.
         if frame.command == _SENDS and self.is_packed:
             session = self._sessions.get(frame.headers.get("session", ""))
             if session is not None:
@@ -178,7 +178,7 @@ class NativeHandler(ProtocolHandler):
             executor.add(task)
 
     def _acknowledge_at_once(self, frame: Frame) -> bool:
-        """Acknowledge, if that is the next to be done and need not wait; return whether it was."""
+        """Acknowledge, if no earlier frame of the session is pending and it need not wait; return whether it was done."""
         headers = frame.headers
         session, text = self._sessions.get(headers.get("session", "")), headers.get("ids")
         # Only where nothing of the session waits or runs: settling is done in the order of its frames.
@@ -209,7 +209,7 @@ class NativeHandler(ProtocolHandler):
         return self._executor if session is None else session.executor
 
     def _task_of(self, frame: Frame) -> Task | None:
-        """Return what a frame asks for; None: it has been done at once."""
+        """Return the task of a frame; None: it has been done at once."""
         if frame.command == _SEND:
             session = self._session_of(frame)
             envelope = self._read(frame)
@@ -233,21 +233,21 @@ class NativeHandler(ProtocolHandler):
             if "receipt" in frame.headers:
                 self.answer(frame.headers["receipt"], {})
             return None
-        # Done at once, as credit has no order with the commands of its session, which may be waiting for the disk.
+        # Done at once, as credit has no order with the commands of its session, which may wait for the disk.
         if isinstance(command, commands.Credit):
             consumer = self._consumers.get(command.subscription)
             if consumer is None:
                 if "receipt" not in frame.headers:
-                    return None  # a browser, say, that has come to its end while this was on its way
+                    return None  # a browser, say, that has ended while this was on its way
                 raise ClosedError(f"there is no consumer {command.subscription[:80]!r}")
             consumer.add_credit(command, frame.headers.get("receipt"))
             return None
         if isinstance(command, commands.Subscribe):
-            # Entered now and made in its turn: CREDIT, which is not queued, must find it.
+            # Registered now and made in its turn: CREDIT, which is not queued, must find it.
             consumer = self._new_consumer(command)
             return Task(frame, partial(self._subscribe, command, consumer), self._waits or command.selector is not None)
         do, waits = self._commands[type(command)]
-        # A long selector takes seconds to be read, so not on the thread of all connections.
+        # A long selector takes seconds to be parsed, so not on the thread of all connections.
         may_wait = (waits and (self._waits or type(command) in LONG_VERBS)) or getattr(
             command, "selector", None
         ) is not None
@@ -265,7 +265,7 @@ class NativeHandler(ProtocolHandler):
     def _acknowledge_late(
         self, frame: Frame, session: ServedSession, command: commands.Acknowledge, *, is_brief: bool
     ) -> Task | None:
-        """Acknowledge what nobody waits for: all that comes together is written together."""
+        """Acknowledge without a RECEIPT: acknowledgements that arrive together are written together."""
         if session.joins(command.ids):
             return None
         # A list, which grows until the task runs: `joins` adds the ids of later frames.
@@ -290,18 +290,18 @@ class NativeHandler(ProtocolHandler):
         """Answer with ERROR; the connection goes on."""
         receipt = frame.headers.get("receipt")
         session = self._sessions.get(frame.headers.get("session", ""))
-        # A message that no client can receive any more spoils nothing:
-        # it would have gone with its destination before the commit.
+        # A message that no client can receive any more does not spoil the transaction: it would have been deleted with its
+        # destination before the commit.
         spoils = receipt is None and not isinstance(error, TemporaryEndedError)
         if spoils and session is not None and session.is_in_unit and session.failure is None:
-            # Nobody waits for this answer, but COMMIT tells.
+            # No call waits for this answer, but COMMIT raises the error.
             session.failure = error if isinstance(error, ProviderError) else ProviderError(error.reason)
         self.engine.emit(error_frame(error, receipt))
         # This may run on a worker's thread: the loop has to write the answer.
         self.engine.transport.wake()
 
     def answer(self, receipt: str, said: Mapping[str, str]) -> None:
-        """Answer a frame that waited for more than being done."""
+        """Answer a frame whose answer had to wait for more than its execution."""
         self.engine.emit(receipt_frame(receipt, said))
         self.engine.transport.wake()
 
@@ -340,8 +340,8 @@ class NativeHandler(ProtocolHandler):
     def _stop(self, _: commands.Stop) -> None:
         self.connection.stop()
         for consumer in tuple(self._consumers.values()):
-            # What a worker has fetched, and is not written yet, goes
-            # back: nothing is delivered after the answer to STOP.
+            # Messages that a worker has fetched, and that are not written yet, go back: nothing is delivered after the answer to
+            # STOP.
             if isinstance(consumer, ServedConsumer):
                 consumer.stopped()
 
@@ -391,7 +391,7 @@ class NativeHandler(ProtocolHandler):
         if session is None:
             return
         for name in [name for name, consumer in list(self._consumers.items()) if consumer.session is session]:
-            # Before the session, so that nothing is pushed of what the session gives back.
+            # Before the session, so that messages which the session gives back are not pushed.
             self._consumers.pop(name).close()
         session.session.close()
 
@@ -481,7 +481,7 @@ class NativeHandler(ProtocolHandler):
     # The end of a browser
 
     def _end_browser(self, browser: ServedBrowser) -> None:
-        """Say that a browser has seen all: it is gone."""
+        """Send the end of a browser that has seen all messages, and remove it."""
         self._consumers.pop(browser.name, None)
         self.engine.emit(Frame("MESSAGE", {"subscription": browser.name, "browser": "end"}))
         self.engine.transport.wake()
@@ -513,7 +513,7 @@ class NativeHandler(ProtocolHandler):
         heir = self._session(command.session)
         holders = self._holders_of(command.ids)
         adopted: dict[int, Delivery] = {}
-        # Taken out first: a holder that settles at this moment, on another thread, then finds nothing, or wins.
+        # Taken out first: a holder that settles at this moment, on another thread, then either finds nothing, or is first.
         for number, holder in holders.items():
             # A delivery that is missing was settled by its holder just now.
             if (delivery := holder.unsettled.pop(number, None)) is not None:
@@ -527,14 +527,13 @@ class NativeHandler(ProtocolHandler):
                     holders[number].unsettled[number] = delivery
                 raise
         if len(adopted) < sum(map(len, command.ids)):
-            # Some were settled by their holder just now: the others
-            # go back to their queues, as all are adopted or none.
+            # Some were settled by their holder just now: the others go back to their queues, as either all are adopted or none.
             heir.session.recover(list(adopted.values()))
             raise ClosedError("a delivery that was to be adopted is not open any more")
         heir.unsettled.update(adopted)
 
     def _holders_of(self, ids: DeliveryIds) -> Mapping[int, ServedSession]:
-        """Return whose the deliveries are that `ids` names, in its order; those that are not open are passed over."""
+        """Return the holder of each delivery in `ids`, in that order; deliveries that are not open are left out."""
         sessions = tuple(self._sessions.values())
         if sum(map(len, ids)) == 1:
             holder = next((session for session in sessions if ids[0][0] in session.unsettled), None)
@@ -549,7 +548,7 @@ class NativeHandler(ProtocolHandler):
 
     def _begin_branch(self, command: commands.BeginBranch) -> None:
         session = self._session(command.session)
-        # The messages of a session that is not transacted would be visible at once.
+        # Without a transaction, its messages would be visible at once.
         if not session.transacted:
             raise BranchError(
                 "a session works in branches if it was opened with transacted:true", BranchFailure.PROTOCOL
@@ -563,14 +562,14 @@ class NativeHandler(ProtocolHandler):
 
     def _end_branch(self, command: commands.EndBranch) -> None:
         session = self._session(command.session)
-        # A send without a receipt has failed in the branch: no call has heard of it, so the branch must not commit.
+        # A send without a receipt has failed in the branch, unnoticed by the client, so the branch must not commit.
         failure, session.failure = session.failure, None
         fails = failure is not None or command.mode is commands.EndMode.FAIL
         if session.branch == command.xid:
             session.branch = None
         suspends = command.mode is commands.EndMode.SUSPEND and not fails
         session.session.xa_end(command.xid, suspend=suspends, fail=fails)
-        session.settled()  # the branch has them
+        session.settled()  # the deliveries belong to the branch
         if failure is not None:
             raise BranchError(
                 f"the branch can only be rolled back, as something in it failed: {failure.reason}",

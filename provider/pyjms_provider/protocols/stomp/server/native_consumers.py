@@ -1,7 +1,7 @@
 """The consumers of a pyjms client: each is sent as many messages as it has credit for, and no more.
 
-A message that is sent on the loop goes straight to a consumer that waits for it on the same loop (decision 0610): while the send is under way
-the consumer may take the message, and it is written when the send is over, with no lock held. No thread is woken, and no connection is scheduled.
+A message that is sent on the loop goes straight to a consumer that waits for it on the same loop (decision 0610): the consumer may take the
+message during the send, and it is written after the send, with no lock held. No thread is woken, and no connection is scheduled.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
 
 _END: Final = b"\0"
-# Then another consumer has its turn (decision 0150).
+# After this another consumer has its turn (decision 0150).
 _TURN: Final = 32  # messages of one frame
 
 
 class CreditConsumer(ABC):
-    """What may push as long as there is credit.
+    """A consumer or browser that may push as long as it has credit.
 
-    CREDIT is heeded, and messages are pulled, by the connection's thread; a consumer begins and ends on others. The lock
-    keeps these apart; nothing waits while it is held.
+    The connection's thread handles CREDIT and pulls messages; other threads begin and end consumers. The lock keeps these apart; nothing
+    waits while it is held.
     """
 
     def __init__(self, handler: NativeConnection, session: ServedSession, name: str) -> None:
@@ -54,19 +54,19 @@ class CreditConsumer(ABC):
         self._lock = Lock()
         self._credit = 0
         self._drains: list[str] = []
-        """Receipts of CREDIT frames that ask what is there now."""
+        """Receipts of CREDIT frames that drain."""
         self._is_closed = False
 
     def on_ready(self) -> None:
-        """Hear that there may be work (any thread)."""
+        """Schedule a pull, as there may be work (any thread)."""
         self._handler.scheduler.schedule(self)
 
     def add_credit(self, credit: Credit, receipt: str | None) -> None:
-        """Take a CREDIT frame, and answer it; one that drains is answered when all that is there has been pushed."""
+        """Handle a CREDIT frame, and answer it; a drain is answered when all messages there are have been pushed."""
         if credit.revoke:
             with self._lock:
                 left, self._credit = self._credit + credit.credit, 0
-            # Without the lock: `set_interested` takes the queue's, within which direct delivery tries this one.
+            # Without the lock: `set_interested` takes the queue's, under which direct delivery tries to take this one.
             left += self._end_interest()
             if receipt is not None:
                 self._handler.answer(receipt, Drained(left).headers())
@@ -75,7 +75,7 @@ class CreditConsumer(ABC):
             drains = credit.drain and not self._is_closed
             if not self._is_closed:
                 self._credit += credit.credit
-            # Answered by `pull`, behind the messages that it finds.
+            # Answered by `pull`, after the messages that it finds.
             if drains and receipt is not None:
                 self._drains.append(receipt)
         if receipt is not None and not drains:
@@ -87,22 +87,22 @@ class CreditConsumer(ABC):
         """Return one message in parts, or None."""
 
     def _end_interest(self) -> int:
-        """Say that `on_ready` is not wanted, which one that only looks does not hear anyway; return how much credit is left by that."""
+        """Stop calls of `on_ready`, which a browser does not get anyway; return the credit that this frees."""
         return 0
 
     def close(self) -> None:
-        """Push nothing more. May be repeated."""
+        """Push no more messages. May be repeated."""
         with self._lock:
             self._is_closed = True
             self._credit = 0
             drains, self._drains = self._drains, []
-        # The client waits for the answer to each drain, also to that of a consumer that ends.
+        # The client waits for the answer to each drain, also from a consumer that ends.
         for receipt in drains:
             self._handler.answer(receipt, Drained(0).headers())
 
 
 class ServedConsumer(CreditConsumer):
-    """A consumer that takes messages. It is known from SUBSCRIBE on, and begins when that has been done."""
+    """A consumer that takes messages. It is known from SUBSCRIBE on, and begins when the broker's consumer exists."""
 
     def __init__(self, handler: NativeConnection, session: ServedSession, name: str) -> None:
         super().__init__(handler, session, name)
@@ -112,7 +112,7 @@ class ServedConsumer(CreditConsumer):
             self.pulls_per_turn = 1  # of many messages
         self._direct_deliveries = handler.engine.service.direct_deliveries
         self._has_found_all = False
-        """Whether the last look found nothing more."""
+        """Whether the last poll found no more messages."""
         self._fetching = Fetching(
             handler.engine, session.session, ready=self.on_ready, gone=self._gone, none=self._found_none
         )
@@ -122,7 +122,7 @@ class ServedConsumer(CreditConsumer):
         self._handler.scheduler.schedule(self)
 
     def begin(self, consumer: ProviderConsumer) -> None:
-        """Have the broker's consumer."""
+        """Start with the broker's consumer."""
         # UNSUBSCRIBE, or the end of the session, may have come while the broker's consumer was made.
         with self._lock:
             self._consumer = consumer
@@ -144,7 +144,7 @@ class ServedConsumer(CreditConsumer):
         left = 0
         with self._lock:
             deliveries, parts = self._poll(consumer, fetching)
-            # A drain takes all credit back, and is done when nothing more is found or the credit is used up.
+            # A drain drops all credit, and is done when no more messages are found or the credit is used up.
             if self._drains and not fetching.is_busy and (self._has_found_all or not self._credit):
                 drains, self._drains = self._drains, []
                 left, self._credit = self._credit, 0
@@ -162,13 +162,13 @@ class ServedConsumer(CreditConsumer):
         return self._message(deliveries[0])
 
     def _poll(self, consumer: ProviderConsumer, fetching: Fetching) -> tuple[list[Delivery], list[bytes]]:
-        """Take what goes into one frame, and pack it if messages are packed here. The lock is held."""
+        """Poll the messages for one frame, and pack them if this connection packs. The lock is held."""
         found: list[Delivery] = []
         parts: list[bytes] = []
         size = 0
         delivery = fetching.take()
         self._has_found_all = self.may_have_more = False
-        # A worker has just searched to the end: the loop need not search again, and tells the drains.
+        # A worker has just searched to the end: the loop need not search again, and answers the drains.
         if fetching.has_found_none and fetching.takes_none():
             self._has_found_all = True
             return found, parts
@@ -181,8 +181,7 @@ class ServedConsumer(CreditConsumer):
                     self._has_found_all = True
                     break
                 self._credit -= 1
-                # The message lies on the disk, or has to be searched for:
-                # a worker does that, and the order is kept meanwhile.
+                # The message is on the disk, or must be searched for: a worker does that, and the order is kept meanwhile.
                 if type(polled) is not Delivery:
                     fetching.begin(polled, consumer)
                     break
@@ -197,11 +196,11 @@ class ServedConsumer(CreditConsumer):
         return found, parts
 
     def may_take(self) -> bool:
-        """Say whether a message that is being sent on the connection's thread is taken at once (any thread).
+        """Return whether to take a message that is being sent on the connection's thread directly (any thread).
 
-        It is if there is credit, and nothing of this consumer or its connection waits. Its credit is spent by that.
+        True if there is credit, and nothing of this consumer or its connection is pending. This spends one credit.
         """
-        # Asked under the queue's lock, perhaps on another thread: only what is sent on this loop's own thread is taken.
+        # Called under the queue's lock, perhaps on another thread: only messages sent on this loop's own thread are taken.
         if self._direct_deliveries.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
             return False
         # Never waits for the lock: the thread that holds it may be waiting for the queue's.
@@ -221,12 +220,12 @@ class ServedConsumer(CreditConsumer):
         return True
 
     def take(self, delivery: Delivery) -> None:
-        """Have the message that `may_take` was asked for. It is written when the send is over."""
+        """Take the message for which `may_take` returned True. It is written after the send."""
         # Written after the send: an error of this client's socket must not become the sender's (decision 0610).
         self._direct_deliveries.taken.append((self, delivery))
 
     def write(self, delivery: Delivery) -> None:
-        """Write a message that was taken."""
+        """Write a taken message."""
         engine = self._handler.engine
         try:
             engine.push(self._one_message(delivery))
@@ -238,12 +237,12 @@ class ServedConsumer(CreditConsumer):
             engine.fail(error)
 
     def _messages(self, deliveries: Sequence[Delivery], parts: list[bytes]) -> Iterable[bytes]:
-        """Return the MESSAGES of deliveries whose body is `parts`, and note that they are unsettled."""
+        """Return the MESSAGES frame of deliveries, with `parts` as its body, and record them as unsettled."""
         if len(deliveries) > 1 and len(parts[-1]) > FRAME_BYTES:
-            # it has a frame to itself, as there is a limit to frames
+            # it has a frame to itself, as frames are limited
             return *self._messages(deliveries[:-1], parts[:-2]), *self._messages(deliveries[-1:], parts[-2:])
         size = sum(map(len, parts))
-        # What is unsettled is held until it is acknowledged, so large contents are left to the store.
+        # Unsettled messages are held until they are acknowledged, so large contents are left to the store.
         if size > LARGE:
             deliveries = [without_content(delivery) for delivery in deliveries]
         numbers, unsettled = self._handler.delivery_numbers, self.session.unsettled
@@ -253,10 +252,10 @@ class ServedConsumer(CreditConsumer):
             number = next(numbers)
             unsettled[number] = delivery
         head = f"MESSAGES\nsubscription:{self.escaped}\nfirst:{first}\ncontent-length:{size}\n\n"
-        return (b"".join((head.encode(), *parts, _END)),)  # as one part, as each one counts on its way
+        return (b"".join((head.encode(), *parts, _END)),)  # as one part, since each part has a cost
 
     def _one_message(self, delivery: Delivery) -> bytes:
-        """Return the MESSAGES of one delivery, and note that it is unsettled. Raises `CodecError`."""
+        """Return the MESSAGES frame of one delivery, and record it as unsettled. Raises `CodecError`."""
         body = pack_one(delivery)
         number = next(self._handler.delivery_numbers)
         self.session.unsettled[number] = delivery if len(body) <= LARGE else without_content(delivery)
@@ -264,24 +263,24 @@ class ServedConsumer(CreditConsumer):
         return b"%b%b\0" % (head.encode(), body)
 
     def _message(self, delivery: Delivery) -> Iterable[bytes]:
-        """Return the MESSAGE of a delivery, and note that it is unsettled."""
+        """Return the MESSAGE of a delivery, and record it as unsettled."""
         number = next(self._handler.delivery_numbers)
         frame = _message_frame(self.name, delivery, str(number))
         self.session.unsettled[number] = delivery if len(frame.body) <= LARGE else without_content(delivery)
         return _encoded(frame)
 
     def stopped(self) -> None:
-        """Hear that the connection delivers nothing from now on."""
+        """Give back fetched messages: the connection delivers nothing from now on."""
         if self._fetching.drop():
             self._gone()
 
     def _gone(self) -> None:
-        """Hear that a message will not be pushed: another one takes its place."""
+        """Take another message in place of one that will not be pushed."""
         self._restore_credit()
         self.on_ready()
 
     def _found_none(self) -> None:
-        """Hear that there was no message to be found: drains are answered now."""
+        """Answer drains, as a search has found no message."""
         self._restore_credit()
         self._handler.scheduler.schedule(self)
 
@@ -291,8 +290,8 @@ class ServedConsumer(CreditConsumer):
                 self._credit += 1
 
     def _end_interest(self) -> int:
-        was_wanted = self._fetching.drop()  # the client knows with the answer that nothing more comes
-        # Now, and not in the next `pull`: the answer says that nothing more comes.
+        was_wanted = self._fetching.drop()  # after the answer nothing more may come
+        # Now, and not in the next `pull`: after the answer nothing more may come.
         if self._consumer is not None:
             self._consumer.set_interested(False)
         return int(was_wanted)
@@ -305,7 +304,7 @@ class ServedConsumer(CreditConsumer):
 
 
 class ServedBrowser(CreditConsumer):
-    """A consumer that looks at all messages once, and is told when it has seen them."""
+    """A browser that sends all messages once, and then the end."""
 
     def __init__(
         self,
@@ -345,7 +344,7 @@ class ServedBrowser(CreditConsumer):
 
 
 def _message_frame(subscription: str, delivery: Delivery, number: str | None) -> Frame:
-    """Return the MESSAGE of a delivery; `number` None: it is only looked at."""
+    """Return the MESSAGE of a delivery; `number` None: for a browser."""
     frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
     headers = frame.headers
     headers["subscription"] = subscription

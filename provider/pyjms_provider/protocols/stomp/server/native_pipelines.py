@@ -1,8 +1,8 @@
-"""The commands of data pipelines, made where the broker is: reader groups and staged units.
+"""The commands of data pipelines at the broker: reader groups and staged units.
 
-Who may do what: reading a group in any way, and ending it, needs READ on what the group reads. What is staged was sent
-with WRITE. A sink's name is known to who writes by it, so who names a sink may promote and discard its units; all
-units together are shown to who may OBSERVE the virtual host.
+Access rights: any use of a group, and its end, need READ on the group's source. Staged messages were sent with WRITE. Only the writers of a
+sink know its name, so a client that names a sink may promote and discard its units; the list of all units needs OBSERVE on the virtual
+host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.hosts import Guard
 
 LONG_VERBS: Final[frozenset[type[commands.Command]]] = frozenset({commands.ReserveMessages, commands.ReadGroup})
-"""Commands that take their time also where nothing waits for a disk."""
+"""Commands that take long even without a disk."""
 PIPELINE_COMMANDS: Final = frozenset(
     kind.COMMAND
     for kind in commands.COMMANDS
@@ -47,7 +47,7 @@ _Handler = Callable[[Any], Mapping[str, str] | None]
 
 
 class ServedPipelines:
-    """What one connection does with groups and units. Its executor alone calls it."""
+    """The groups and units of one connection. Only its executor calls it."""
 
     def __init__(
         self, connection: ProviderConnection, guard: Guard, client_id: Callable[[], str], emit: Callable[[Frame], None]
@@ -59,7 +59,7 @@ class ServedPipelines:
         self._known: dict[str, ReaderGroup] = {}
 
     def handlers(self) -> Mapping[type[commands.Command], tuple[_Handler, bool]]:
-        """Return what does each command, and whether it may wait for the disk."""
+        """Return the handler of each command, and whether it may wait for the disk."""
         return {
             commands.OpenReaderGroup: (self._open, True),
             commands.ReserveMessages: (self._reserve, True),
@@ -113,14 +113,14 @@ class ServedPipelines:
     def _release(self, command: commands.ReleaseGroup) -> Mapping[str, str]:
         # Looked up again, since RELEASE names no generation.
         self._known.pop(command.group, None)
-        # For the check alone: ending a group needs the right to read it.
+        # For the check only: ending a group needs the right to read it.
         self._group(command.group, None)
         return Counted(self._connection.reader_groups().release(command.group)).headers()
 
     def _list_groups(self, _: commands.ListGroups) -> Mapping[str, str]:
         visible: list[ReaderGroup] = []
         for group in self._connection.reader_groups().groups():
-            # A group that the user may not read is not in the list, as if it were not there.
+            # A group that the user may not read is left out of the list.
             with suppress(AccessDeniedError):
                 self._guard.read(group.address)
                 visible.append(group)
@@ -130,10 +130,9 @@ class ServedPipelines:
         return OpenGroup(group=self._group(name, generation), fence=fence)
 
     def _group(self, name: str, generation: str | None) -> ReaderGroup:
-        """Return a group that may be read, as it was once. Raises `AccessDeniedError`; `GroupError`: it is not there."""
+        """Return a group that the user may read, perhaps from the cache. Raises `AccessDeniedError`; `GroupError` if it does not exist."""
         group = self._known.get(name)
-        # Remembered, since all groups would have to be listed for
-        # each command; a released group has another generation.
+        # Cached, since each command would have to list all groups; a released group has another generation.
         if group is None or group.generation != generation:
             found = [each for each in self._connection.reader_groups().groups() if each.name == name]
             if not found:
@@ -180,11 +179,11 @@ def _packed(page: Sequence[ReservedMessage], name: str) -> Frame:
 
 
 def _message(message: ReservedMessage, name: str) -> Frame:
-    """Return the MESSAGE of one message of a group; READ named the answer."""
+    """Return the MESSAGE of one message of a group; `name` is the id in READ."""
     frame = to_frame(message.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
     headers = frame.headers
     headers["subscription"] = name
-    headers["ack"] = str(message.number)  # a name that no property has on a wire
+    headers["ack"] = str(message.number)  # no property has this name on the wire
     headers["message-id"] = shown_id(message.envelope.message_id, str(message.number))
     headers["delivery-count"] = str(message.count)
     headers["redelivered"] = "true" if message.redelivered else "false"

@@ -1,8 +1,8 @@
-"""The sessions of a pyjms client at the broker: what they have received and not settled, and what they send.
+"""The sessions of a pyjms client at the broker: their unsettled messages, and their sends.
 
-SENDS has several messages in one frame, each sent as if it had come by itself. The frames that a pyjms client mostly sends, as it writes
-them, are read by one regular expression, and done at once where nothing is in the way (`NativeFastFrames`): ACK of one message that no disk has,
-and SENDS. Any other frame, form or wait goes through the decoder, which says what is wrong with it.
+SENDS has several messages in one frame, each sent as if in a frame of its own. The usual frames of a pyjms client are parsed by one regular
+expression, and done at once if nothing precedes them (`NativeFastFrames`): ACK of one message that is on no disk, and SENDS. All other
+frames go through the decoder, which reports their errors.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 _SMALL: Final = 256
 _MESSAGE_BYTES: Final = 16_384
-"""So many bytes take as long to be written as a small message does."""
+"""This many bytes take as long to write as a small message does."""
 _RANGE_BYTES: Final = 128
 _PERSISTENT: Final = 2
 
 
 class ServedSession:
-    """One session. Only its executor touches it, but for `unsettled`, to which the connection's thread adds."""
+    """One session. Only its executor uses it, except `unsettled`, to which the connection's thread adds."""
 
     def __init__(self, name: str, session: ProviderSession, executor: SerialExecutor, *, transacted: bool) -> None:
         self.name = name
@@ -55,32 +55,32 @@ class ServedSession:
         self.unsettled: dict[int, Delivery] = {}
         """By number, as MESSAGE has it in `ack`."""
         self.failure: ProviderError | None = None
-        """Why the transaction can only be rolled back: something in it failed that nobody waited for."""
+        """Why the transaction can only be rolled back: a frame without a receipt failed in it."""
         self.branch: Xid | None = None
         self.late: tuple[Task, list[range]] | None = None
-        """The last acknowledgement that came and nobody waits for, with what it names: later ones may join it."""
+        """The last acknowledgement without a receipt, and its ids: later ones may join it."""
         self.unit_size = 0
-        """How many messages the open transaction has sent and acknowledged, and how many more its bytes amount to."""
+        """How many messages the open transaction has sent and acknowledged, plus the number that their bytes amount to."""
         self._acknowledged: dict[int, Delivery] = {}
-        """What was acknowledged in the transaction or branch that is open."""
+        """The deliveries acknowledged in the open transaction or branch."""
 
     @property
     def is_in_unit(self) -> bool:
-        """Whether what it acknowledges may yet be rolled back."""
+        """Whether its acknowledgements may still be rolled back."""
         return self.transacted or self.branch is not None
 
     @property
     def is_small(self) -> bool:
-        """Whether what is to be committed is done in a moment."""
+        """Whether the commit takes a moment only."""
         return self.unit_size <= _SMALL
 
     def grow_unit(self, messages: int, size: int) -> None:
-        """Note what was sent in the transaction, if there is one: so many messages, of so many bytes together."""
+        """Count `messages` of `size` bytes together that were sent in the transaction, if there is one."""
         if self.transacted:
             self.unit_size += messages + size // _MESSAGE_BYTES
 
     def waits_for(self, ids: DeliveryIds) -> bool:
-        """Say whether acknowledging these writes anything: not in a unit, and not what no disk has."""
+        """Return whether acknowledging these writes to a disk: not in a unit, and not for messages that are on no disk."""
         if self.is_in_unit:
             return False
         if len(ids) == 1 and len(ids[0]) == 1:
@@ -92,7 +92,7 @@ class ServedSession:
         return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
 
     def joins(self, ids: DeliveryIds) -> bool:
-        """Have these acknowledged together with what waits, if that is what came last; return whether they are."""
+        """Add these to the last acknowledgement, if that is the last waiting task; return whether they were added."""
         if self.late is None or self.executor.last is not self.late[0]:
             return False
         task, numbers = self.late
@@ -101,11 +101,11 @@ class ServedSession:
         return True
 
     def take(self, ids: DeliveryIds) -> list[Delivery]:
-        """Take deliveries out of what is unsettled, in the order of `ids`; those that are not there are passed over."""
+        """Take deliveries out of the unsettled ones, in the order of `ids`; missing ones are left out."""
         return list(self._take(ids).values())
 
     def _take(self, ids: DeliveryIds) -> dict[int, Delivery]:
-        """Do as `take`, and return them by number."""
+        """As `take`, by number."""
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.pop(ids[0][0], None)
             return {} if delivery is None else {ids[0][0]: delivery}
@@ -114,16 +114,16 @@ class ServedSession:
         return {number: delivery for number, delivery in found if delivery is not None}  # as in `_named`
 
     def acknowledge(self, ids: DeliveryIds, *, is_told: bool = True) -> None:
-        """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does.
+        """Settle deliveries; in a transaction or branch they stay the session's until it ends. Raises as the SPI does.
 
-        `is_told`: the client hears of it if that fails, and may ask again, or give them back.
+        `is_told`: the client learns of a failure, and may ask again, or give them back.
         """
         if not self.is_in_unit:
             taken = self._take(ids)
             try:
                 self.session.acknowledge(list(taken.values()))
             except TooLateError:
-                raise  # they come again: there is nothing more to be said of these deliveries
+                raise  # they come again, as new deliveries
             except ProviderError:
                 # A client that hears of the failure may ask again, or give the messages back.
                 if is_told:
@@ -136,7 +136,7 @@ class ServedSession:
         self._acknowledged.update(found)
 
     def commit(self) -> None:
-        """Commit, or roll back what failed before. Raises as the SPI does."""
+        """Commit, or roll back if something failed before. Raises as the SPI does."""
         # First, as a send without a receipt may have failed: then the commit must roll back, and say why.
         self._end_unit()
         try:
@@ -147,13 +147,13 @@ class ServedSession:
         self.settled()
 
     def stage(self, name: StageName, keep_s: int) -> int:
-        """Stage what was sent, or roll back what failed before. Raises as the SPI does."""
+        """Stage the transaction, or roll back if something failed before. Raises as the SPI does."""
         self._end_unit()
         return self.session.stage(name, keep_s=keep_s)
 
     def _end_unit(self) -> None:
-        """The transaction ends now, whatever comes of it. Raises `RolledBackError` if something in it has failed: its cause is that failure,
-        which nobody heard of yet.
+        """Prepare for the transaction's end, successful or not. Raises `RolledBackError` if a frame without a receipt has failed in it,
+        with that error as its cause.
         """
         self.unit_size = 0
         failure, self.failure = self.failure, None
@@ -166,14 +166,14 @@ class ServedSession:
         ) from failure
 
     def roll_back(self) -> None:
-        """Roll back; what was acknowledged is the client's again, until it gives it back."""
+        """Roll back; acknowledged deliveries are the client's again, until it gives them back."""
         self.failure = None
         self.unit_size = 0
         self._acknowledged.clear()
         self.session.rollback()
 
     def settled(self) -> None:
-        """Hear that the transaction has been committed, or the branch ended: it keeps what was acknowledged in it."""
+        """Drop the acknowledged deliveries: the transaction has been committed, or the branch, which keeps them, has ended."""
         self.unit_size = 0
         # Only now: after a rollback the client may still recover or acknowledge them.
         for number in self._acknowledged:
@@ -181,21 +181,23 @@ class ServedSession:
         self._acknowledged.clear()
 
     def _named(self, ids: DeliveryIds) -> dict[int, Delivery]:
-        """Return those of `ids` that are unsettled here, in their order. Another session may adopt some at this moment, on another thread."""
+        """Return the deliveries of `ids` that are unsettled here, in order. Another session may adopt some at this moment, on another
+        thread.
+        """
         found = ((number, self.unsettled.get(number)) for number in self._known(ids))
         return {number: delivery for number, delivery in found if delivery is not None}
 
     def _known(self, ids: DeliveryIds) -> list[int]:
-        """Return the numbers of those that were unsettled here a moment ago, in their order, each once."""
+        """Return the numbers in `ids` that were unsettled here a moment ago, in order, each once."""
         return named(ids, self.unsettled)
 
 
 _LITTLE: Final = 256 * 1024
-"""Bytes of messages that the loop takes without looking at memory for each."""
+"""Bytes of messages that the loop accepts without a check of the memory for each."""
 
 
 class PackedSends:
-    """Those of one connection. Messages that need not wait are sent where they are read, the others in the session's turn."""
+    """The SENDS frames of one connection. Messages that need not wait are sent at once, the others in the session's turn."""
 
     def __init__(self, handler: NativeConnection, guard: Guard) -> None:
         self._handler = handler
@@ -204,15 +206,14 @@ class PackedSends:
         self._direct_deliveries = handler.engine.service.direct_deliveries
 
     def take(self, frame: Frame, session: ServedSession) -> None:
-        """Send the messages of a frame, or have them sent. The connection's thread."""
+        """Send the messages of a frame, or queue them. The connection's thread."""
         executor, is_idle = session.executor, session.executor.is_idle
         try:
             # All are read before the first is sent: if one cannot be decoded, none is sent (decision 0150).
             messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
             for place, message in enumerate(messages):
                 if not SET_BY_PROVIDERS.isdisjoint(message.properties):
-                    # Encoded again: the bytes that came in are what is stored
-                    # and delivered, and have these properties in them.
+                    # Encoded again: the received bytes are stored and delivered, and contain these properties.
                     messages[place] = decode(encode(without_provider_properties(message)))
             is_alone = len(messages) == 1
             if not is_alone and "receipt" in frame.headers:
@@ -234,7 +235,7 @@ class PackedSends:
             executor.add(self._task_of(frame, session, messages))
 
     def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
-        """Send a message, if that need not wait, or no longer than for a quick disk; return whether it was sent or refused."""
+        """Send a message, if that need not wait, or only for a quick disk; return whether it was sent or refused."""
         # In a transaction nothing is written before the commit.
         is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.transacted
         if not is_written and not session.session.may_wait(message):
@@ -245,7 +246,7 @@ class PackedSends:
         return self._handler.engine.transport.do_brief(partial(self._send_now, frame, session, message))
 
     def _send_now(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> None:
-        """Send the one message of a frame, and answer it."""
+        """Send the only message of a frame, and answer it."""
         handler = self._handler
         if handler.is_over:
             return
@@ -263,14 +264,14 @@ class PackedSends:
             direct_deliveries.close()
 
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
-        # Rights are checked when the message is sent, and not when its frame came: they may have changed.
+        # Rights are checked at the send, and not when the frame arrives: they may have changed.
         self._guard.send(message)
         session.session.send(message)
         session.grow_unit(1, len(message.data))
-        message.forget()  # it waits as the bytes that it came as
+        message.forget()  # only the received bytes are kept
 
     def _task_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Task:
-        """Return what sends these in their turn."""
+        """Return the task that sends these in their turn."""
         host = self._guard.host
         if len(messages) > 1:
             task = Task(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
@@ -290,7 +291,7 @@ class PackedSends:
         self._send(frame, session, messages, at_once=False)
 
     def _send(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope], *, at_once: bool) -> int:
-        """Send messages one after the other, and tell of each that is refused; return how many were sent or refused.
+        """Send messages one after the other, and refuse those that fail; return how many were sent or refused.
 
         `at_once`: up to the first that may have to wait.
         """
@@ -298,7 +299,7 @@ class PackedSends:
         may_wait, send = target.may_wait, target.send
         allowed: Address | None = None
         done = refused = 0
-        # In a unit nothing is written yet: whether to wait is a matter of the destination, and of memory, which little does not fill.
+        # In a unit nothing is written yet: a wait depends on the destination, and on memory, which little data does not fill.
         is_little = session.transacted and len(frame.body) <= _LITTLE
         for message in messages:
             # Compared by identity, as the codec caches addresses; the
@@ -314,14 +315,14 @@ class PackedSends:
             except ProviderError as error:
                 refused += 1
                 handler.refuse(frame, error)
-            # What was decoded is dropped: the message waits as the bytes that came.
+            # The decoded message is dropped: the received bytes are kept.
             message.forget()
             done += 1
         session.grow_unit(done - refused, len(frame.body))
         return done
 
     def _sent_together(self, frame: Frame, message: PackedEnvelope, error: BaseException | None) -> None:
-        """Answer what was sent together with messages of others."""
+        """Answer a message that was sent together with messages of other connections."""
         message.forget()
         handler = self._handler
         if handler.is_over:
@@ -349,7 +350,7 @@ _known = re.compile(
 
 
 class NativeFastFrames:
-    """Those of one connection. The connection's thread."""
+    """The fast frames of one connection. The connection's thread."""
 
     def __init__(self, handler: NativeConnection, sessions: Mapping[str, ServedSession], sends: PackedSends) -> None:
         self._handler = handler
@@ -358,9 +359,9 @@ class NativeFastFrames:
         self._writes = handler.guard.host.writes
 
     def take(self, data: bytes) -> bytes:
-        """Do what the frames ask for that `data` begins with, up to the first one that is to go the long way.
+        """Do the frames at the beginning of `data`, up to the first one that needs the decoder.
 
-        Returns what comes from there on. What must wait for its turn waits in its executor; who calls runs it.
+        Returns the rest. Messages that must wait are queued in the session's executor, which the caller runs.
         """
         at, end = 0, len(data)
         handler, sessions = self._handler, self._sessions
@@ -371,7 +372,7 @@ class NativeFastFrames:
             acknowledging, number, sending, receipt, length = found.groups()
             name = (acknowledging or sending).decode()
             session = sessions.get(name)
-            # The decoder's way says that there is no such session.
+            # The decoder's way reports that there is no such session.
             if session is None:
                 break
             begin = found.end()
@@ -382,7 +383,7 @@ class NativeFastFrames:
                 continue
             size = int(length)
             stop = begin + size
-            # The frame is not whole yet, or is wrong or too large: the decoder waits for the rest, or says so.
+            # The frame is incomplete, wrong or too large: the decoder waits for the rest, or refuses it.
             if stop >= end or data[stop] or size > PACKED_LIMITS.body_max:
                 break
             headers = {"session": name} if receipt is None else {"session": name, "receipt": receipt.decode()}
@@ -391,11 +392,11 @@ class NativeFastFrames:
         return data[at:]
 
     def _acknowledge(self, session: ServedSession, number: int) -> bool:
-        """Acknowledge one delivery, if that is the next to be done and need not wait; return whether it was."""
+        """Acknowledge one delivery, if no earlier frame of the session is pending and it need not wait; return whether it was done."""
         delivery = session.unsettled.get(number)
         if delivery is None or session.is_in_unit or not session.executor.is_idle:
             return False
-        # It would have to be written: that is not for the loop.
+        # It would have to be written, which the loop must not wait for.
         if self._writes and delivery.envelope.delivery_mode == _PERSISTENT:
             return False
         del session.unsettled[number]

@@ -1,7 +1,7 @@
-"""Messages that are read on another thread: what a browser finds, and what a consumer has to wait for.
+"""Reads messages on another thread: those of a browser, and those for which a consumer has to wait.
 
-Messages may lie on a disk, and a selector may pass over many. A delivery whose message may have to be fetched is of a class of
-its own (`pyjms.spi.delivery`), and so is what says that a search takes a while; most deliveries are in memory.
+Messages may be on a disk, and a selector may skip many. A delivery whose message must be fetched has a class of its own
+(`pyjms.spi.delivery`), and so has the result of a poll that needs a longer search; most deliveries are in memory.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.contracts import Engine
 
 LOOK_MESSAGES: Final = 32
-"""So many at most are found in one go."""
+"""The most messages found in one job."""
 
 
 class Browsing:
-    """The way of one browser through its messages, written out as frames. The connection's thread calls all but `end`."""
+    """The messages of one browser, encoded as frames. The connection's thread calls all but `end`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Browsing:
         write: Callable[[Delivery], Iterable[bytes]],
         ready: Callable[[], None],
     ) -> None:
-        """`write` makes a frame in parts, on any thread; `ready` is called when `look` has found something, or the end."""
+        """`write` encodes a frame in parts, on any thread; `ready` is called when `look` has found messages, or the end."""
         self._engine = engine
         self._messages = messages
         self._write = write
@@ -47,12 +47,12 @@ class Browsing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is there to be taken."""
+        """Whether there is no frame to take."""
         return not self._found
 
     @property
     def has_ended(self) -> bool:
-        """Whether all has been seen, and taken."""
+        """Whether all messages have been found, and taken."""
         return self._has_seen_all and not self._found
 
     def take(self) -> Sequence[bytes]:
@@ -60,21 +60,21 @@ class Browsing:
         return self._found.popleft()
 
     def look(self, most: int) -> None:
-        """Look for `most` messages more, unless that is being done; at least for one, as the end may come next."""
+        """Find up to `most` more messages, at least one, unless a job is doing so."""
         if not self._is_busy:
-            # One worker at a time: the iterator of a browser is not made for two threads.
+            # One worker at a time: the iterator of a browser is not safe for two threads.
             self._is_busy = True
             self._engine.transport.work(partial(self._find, max(1, min(most, LOOK_MESSAGES))), self._done)
 
     def end(self) -> None:
-        """Want no more. Any thread."""
+        """Stop browsing. Any thread."""
         self._is_over = True
 
     def _find(self, most: int) -> tuple[list[Sequence[bytes]], bool]:
-        """Return frames, and whether those are all. On another thread; raises `ProviderError`."""
+        """Return frames, and whether they are the last. On another thread; raises `ProviderError`."""
         found: list[Sequence[bytes]] = []
         size = 0
-        # Bounded in messages and in bytes, since all of them are in memory until they are written.
+        # Bounded in messages and in bytes, since all are in memory until they are written.
         while len(found) < most and size < FRAME_BYTES and not self._is_over:
             delivery = next(self._messages, None)
             if delivery is None:
@@ -103,7 +103,7 @@ _log = logging.getLogger(__name__)
 
 
 class Fetching:
-    """One message at a time. The connection's thread calls all but `drop`; nothing is called while the lock is held."""
+    """Fetches one message at a time for a consumer. The connection's thread calls all but `drop`; no callback runs under the lock."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class Fetching:
         gone: Callable[[], None],
         none: Callable[[], None],
     ) -> None:
-        """`ready` is called when `take` has the message; `gone` when there is none: it could not be read, and was set aside; `none`
-        when none was found, which `takes_none` says as well.
+        """`ready` is called when `take` has the message; `gone` when it could not be read, and was quarantined; `none` when a search found
+        none, which `takes_none` reports as well.
         """
         self._engine = engine
         self._session = session
@@ -126,17 +126,17 @@ class Fetching:
         self._found: Delivery | None = None
         self._is_unwanted = False
         self.is_busy = False
-        """Whether a message is on its way: nothing may overtake it."""
+        """Whether a message is being fetched: no other may overtake it."""
         self.has_found_none = False
-        """Whether a search has ended without any: to be asked for with `takes_none`."""
+        """Whether a search has found no message; read it with `takes_none`."""
         self.is_woken = False
-        """Set by the consumer when it hears that there may be work: it may have come behind a search that found none."""
+        """Set by the consumer at a notification: a message may have come after a search that found none."""
 
     def begin(self, found: Delivery | Literal[Elsewhere.ELSEWHERE], consumer: ProviderConsumer) -> None:
-        """Have the message of a delivery read, or one looked for."""
+        """Fetch the message of a delivery, or search for the next one."""
         # Until the worker is done, as messages must not overtake the one that it reads.
         self.is_busy = True
-        # Lowered before the search begins: a wake-up during it may be for a message that it has passed already.
+        # Cleared before the search begins: a notification during it may be for a message that the search has passed already.
         self._is_unwanted = self.is_woken = False
         job = partial(_read, found) if isinstance(found, Delivery) else partial(_look, consumer)
         self._engine.transport.work(job, self._done)
@@ -148,14 +148,14 @@ class Fetching:
         return found
 
     def takes_none(self) -> bool:
-        """Say, once, whether a search has found none, and nothing was heard of since it began."""
+        """Return, once, whether a search has found no message, and no notification came since it began."""
         has_found_none, self.has_found_none = self.has_found_none, False
         return has_found_none and not self.is_woken
 
     def drop(self) -> bool:
-        """Give back what has been read and not been taken, or is being read, as if it had never been delivered. Any thread.
+        """Give back a message that was fetched and not taken, or is being fetched, as if it had never been delivered. Any thread.
 
-        Returns whether there was any, or one was being looked for, and it was wanted until now.
+        Returns whether there was one, or a search for one, that was wanted until now.
         """
         with self._lock:
             found, self._found = self._found, None
@@ -174,7 +174,7 @@ class Fetching:
             # Busy until the message is back, since the next one must not overtake it.
             self.is_busy = goes_back
         if self._engine.is_over:
-            return  # all is given back with the session
+            return  # the session gives back all
         # On a worker, as giving back may wait for the disk.
         if delivery is not None and goes_back:
             self._engine.transport.work(partial(self._give_back, delivery), self._given_back)
@@ -190,7 +190,7 @@ class Fetching:
             self._engine.fail(error)
 
     def _given_back(self, _: None, error: BaseException | None) -> None:
-        # Only now may other messages be pulled: the one that went back is older than they.
+        # Only now may other messages be pulled: the returned one is older.
         self.is_busy = False
         if error is not None:
             self._engine.fail(error)
@@ -204,18 +204,18 @@ class Fetching:
 
 
 def _read(delivery: Delivery) -> Delivery:
-    """Raises `ProviderError`."""
-    # Asking a delivery for its envelope is what reads it from the disk.
+    """Read the message of a delivery from the disk. Raises `ProviderError`."""
+    # Access to the envelope reads it from the disk.
     assert delivery.envelope is not None
     return delivery
 
 
 def _look(consumer: ProviderConsumer) -> Delivery | None:
     """Return the next message that can be read, or None: there is none, or the consumer has ended. Raises `ProviderError`."""
-    # With the interest declared by the same call, so that a message that comes later wakes the consumer.
+    # Sets the interest in the same call, so that a message that comes later wakes the consumer.
     while (delivery := consumer.poll_or_wait()) is not None:
         try:
             return _read(delivery)
         except GoneError:
-            continue  # it was damaged: another one takes its place
+            continue  # a damaged message: the next one takes its place
     return None

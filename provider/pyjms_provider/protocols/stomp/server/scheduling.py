@@ -1,10 +1,10 @@
-"""What is done next on one connection: tasks in their order, and consumers with work, which take turns.
+"""Schedules one connection's work: tasks in order, and consumers with messages in turns.
 
-Tasks are done one after the other, on the connection's thread or, where they may wait, on another.
+Tasks are done one after the other, on the connection's thread or, if they may wait, on another.
 
-A consumer is told of work by the broker, on any thread (QCM-13); from there on the way is: its session, the connection,
-the transport's schedule, and back: the connection goes over the sessions that have work, each over its consumers,
-and each consumer tries to pull (QCM-14 to 22; Broker-J, fairness within a connection).
+The broker notifies a consumer of work on any thread (QCM-13); this goes on to its session, the connection and the transport's schedule.
+Then the connection serves its sessions with work in turns, each session its consumers, and each consumer tries to pull (QCM-14 to 22;
+Broker-J, fairness within a connection).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.frames import Frame
 
 _RUN_MAX: Final = 64  # tasks of one job, so that others get their turn
-_TASK_SIZE: Final = 512  # bytes of what is not text
+_TASK_SIZE: Final = 512  # bytes of objects that are not text
 _BRIEF_MAX: Final = 2  # waits of a job that is brief as a whole
 
 
 @dataclass(slots=True)
 class Task:
-    """What one frame asks for."""
+    """The work of one frame."""
 
     frame: Frame
     do: Callable[[], None]
@@ -38,13 +38,13 @@ class Task:
     is_brief: bool = False
     """Whether it waits for a local disk at most."""
     messages: int = 1
-    """How many messages it has read from its frame."""
+    """How many messages were read from its frame."""
     batch: BatchJob | None = None
-    """How it is done together with those of other connections."""
+    """How it is done together with tasks of other connections."""
     is_patient: bool = False
-    """Whether it may wait for what other clients do, for as long as they please."""
+    """Whether it may wait for other clients without a limit."""
     joined_bytes: int = 0
-    """About how many bytes came to it from later frames."""
+    """About how many bytes later frames have added to it."""
 
     @property
     def size(self) -> int:
@@ -54,16 +54,16 @@ class Task:
 
 @dataclass(slots=True)
 class Backlog:
-    """What waits in all executors of one connection. Its thread alone changes it."""
+    """The waiting tasks of all executors of one connection. Only its thread changes it."""
 
     has_waiting: bool = False
     """Whether there may be tasks for which `SerialExecutor.run` was not called."""
     waiting_bytes: int = 0
-    """About how much memory the tasks take that have not been done."""
+    """About how much memory unfinished tasks take."""
 
 
 class SerialExecutor:
-    """One order of tasks."""
+    """Does tasks one after the other."""
 
     __slots__ = ("_backlog", "_fail", "_is_busy", "_perform", "_tasks", "_transport", "has_waiting")
 
@@ -74,8 +74,8 @@ class SerialExecutor:
         fail: Callable[[BaseException], None],
         backlog: Backlog,
     ) -> None:
-        """`perform` does a task and answers what it refuses itself. What it raises is a fault of ours: the transport's affair,
-        or that of `fail` where it was done on another thread. `backlog` is what all executors of the connection share.
+        """`perform` does a task and answers refusals itself. An error that it raises is a bug: on the connection's thread the transport
+        handles it, on another thread `fail`. All executors of the connection share `backlog`.
         """
         self._transport = transport
         self._perform = perform
@@ -88,17 +88,17 @@ class SerialExecutor:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing runs."""
+        """Whether no task waits or runs."""
         return not self._is_busy and not self._tasks
 
     @property
     def last(self) -> Task | None:
-        """What would be done last of all that waits."""
+        """The last task that waits."""
         return self._tasks[-1] if self._tasks else None
 
     def add(self, task: Task) -> None:
-        """Do `task` now if it is its turn and it cannot wait; else with `run`."""
-        # At once only if nothing waits or runs: else the task would overtake the earlier ones.
+        """Do `task` now if nothing precedes it and it cannot wait; otherwise queue it for `run`."""
+        # At once only if nothing waits or runs: otherwise it would overtake earlier tasks.
         if not task.may_wait and self.is_idle:
             self._perform(task)
         else:
@@ -107,20 +107,19 @@ class SerialExecutor:
             self._backlog.waiting_bytes += task.size
 
     def grow(self, task: Task, size: int) -> None:
-        """Hear that `task`, which still waits, holds so many bytes more, of a frame that joined it."""
+        """Note that a frame joined `task`, which still waits, and adds `size` bytes."""
         task.joined_bytes += size
         self._backlog.waiting_bytes += size
 
     def run(self) -> None:
-        """Go on with what waits, unless a job does so already. A job takes all tasks that have come, up to a limit."""
+        """Start a job with the waiting tasks, up to a limit, unless one is running."""
         tasks = self._tasks
         if not self._is_busy:
             self.has_waiting = len(tasks) > _RUN_MAX
         if tasks and not self._is_busy:
             run = [tasks.popleft() for _ in range(min(_RUN_MAX, len(tasks)))]
             self._is_busy = True
-            # A task that could not wait when it came may have to by
-            # now, as its queue has filled up: so a job does it, too.
+            # A task that could not wait when it arrived may have to now, as its queue has filled up: so a job does it, too.
             waiting = [task for task in run if task.may_wait]
             is_brief = len(waiting) <= _BRIEF_MAX and all(task.is_brief for task in waiting)
             done = partial(self._done, sum([task.size for task in run]))
@@ -131,7 +130,7 @@ class SerialExecutor:
             self._transport.work(partial(self._do_all, run), done, brief=is_brief, batch=batch, patient=is_patient)
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Drop the waiting tasks."""
         self._tasks.clear()
 
     def _do_all(self, run: list[Task]) -> None:
@@ -145,42 +144,42 @@ class SerialExecutor:
         if error is not None:
             self._fail(error)
         self.run()
-        # Answers are to be written, and reading may go on, as less waits now.
+        # Answers must be written, and reading may go on, as fewer bytes wait now.
         self._transport.wake()
 
 
 PULLS_PER_TURN: Final = 16
-"""For who pulls one message at a time."""
+"""For sources that pull one message at a time."""
 
 
 class DeliverySource(Protocol):
-    """Something that has bytes for the wire as long as it has work."""
+    """A source of bytes for the wire, as long as it has work."""
 
     is_queued: bool
-    """Whether it waits for its turn; `DeliveryScheduler` alone sets it."""
+    """Whether it waits for its turn; only `DeliveryScheduler` sets it."""
     pulls_per_turn: int
-    """How often it may pull before another one's turn."""
+    """How often it may pull in one turn."""
     may_have_more: bool
-    """Whether it wants another turn after one that it has used up; else `DeliveryScheduler.schedule` is called when there is work again."""
+    """Whether it is scheduled again after a full turn; if not, it calls `DeliveryScheduler.schedule` when there is work again."""
 
     def pull(self) -> Iterable[bytes] | None:
-        """Return a frame in parts, or None: there is no work, and `DeliveryScheduler.schedule` is called when there is again."""
+        """Return a frame in parts, or None: there is no work until `DeliveryScheduler.schedule` is called again."""
         ...
 
 
 class DeliveryScheduler:
-    """The consumers of one connection that may have work, in the order of their turns."""
+    """The consumers of one connection that may have work, served in turns."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.scheduled: deque[DeliverySource] = deque()
-        """Who waits for a turn; only to be looked at."""
+        """The sources that wait for a turn; read-only for others."""
 
     def __bool__(self) -> bool:
         return bool(self.scheduled)
 
     def schedule(self, who: DeliverySource) -> None:
-        """Give `who` a turn. Any thread; never waits."""
+        """Queue `who` for a turn. Any thread; never waits."""
         if not who.is_queued:
             # Without a lock: if two threads race, the consumer has a turn too many, which finds nothing.
             who.is_queued = True
@@ -192,7 +191,7 @@ class DeliveryScheduler:
         scheduled, taken = self.scheduled, 0
         while taken < size and scheduled:
             who = scheduled.popleft()
-            # Before the consumer looks: work that arrives from now on gives it another turn.
+            # Before the consumer checks: work that arrives from now on gives it another turn.
             who.is_queued = False
             pulled: Iterable[bytes] | None = None
             for _ in range(who.pulls_per_turn):
@@ -204,38 +203,38 @@ class DeliveryScheduler:
                     taken += len(part)
                 if taken >= size:
                     break
-            # To the end of the line, behind the connection's other consumers.
+            # To the end of the queue, behind the connection's other consumers.
             if pulled is not None and who.may_have_more:
                 self.schedule(who)
         return taken
 
 
 class DirectConsumer(Protocol):
-    """A consumer that takes messages while they are sent."""
+    """A consumer that takes messages during the send."""
 
     def write(self, delivery: Delivery) -> None:
-        """Write a message that was taken. Never raises."""
+        """Write a taken message. Never raises."""
         ...
 
 
 class DirectDeliveries:
-    """That between the connections of one loop. Its thread alone opens and closes it; any thread may ask whether it is open."""
+    """Direct deliveries between the connections of one loop. Only its thread opens and closes it; any thread may read `thread`."""
 
     __slots__ = ("taken", "thread")
 
     def __init__(self) -> None:
         self.thread = 0
-        """On which thread what is sent now may be taken at once; 0: on none."""
+        """The thread whose sends may be taken directly now; 0: none."""
         self.taken: list[tuple[DirectConsumer, Delivery]] = []
-        """What was taken, and by whom, since it was opened."""
+        """The messages taken since it was opened, with their consumers."""
 
     def open(self) -> None:
-        """Let messages be taken on this thread until `close`. Not to be nested."""
+        """Allow direct delivery on this thread until `close`. Not to be nested."""
         self.thread = get_ident()
 
     def close(self) -> None:
-        """Let nothing more be taken, and write what was. Never raises."""
-        # First: what a consumer writes must not have further messages taken meanwhile.
+        """End direct delivery, and write the taken messages. Never raises."""
+        # First, as a consumer's write must not have further messages taken meanwhile.
         self.thread = 0
         if self.taken:
             taken, self.taken = self.taken, []

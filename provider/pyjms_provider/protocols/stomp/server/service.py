@@ -1,4 +1,4 @@
-"""STOMP as one port serves it: what its connections share."""
+"""The STOMP service of one port, shared by its connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StompService:
-    """`service.engine` is what a transport's listener makes the engine of each connection with."""
+    """The STOMP service of one port; a listener's transport makes the engine of each connection by `engine`."""
 
     clock: Clock
     authenticator: Authenticator
@@ -34,11 +34,11 @@ class StompService:
     settings: StompSettings = field(default_factory=StompSettings)
     note_login: NoteLogin = field(default=lambda *_: None)
     revocations: RevocationGuard = field(default_factory=RevocationGuard)
-    """Hears of users whose connections are ended."""
+    """Finds users whose connections are ended during their login."""
     direct_deliveries: DirectDeliveries = field(default_factory=DirectDeliveries)
     """All connections of a service are on one loop."""
     rare_lines: RareLines = field(default_factory=RareLines)
-    """Of the log, which strangers can cause."""
+    """Limits the log lines that untrusted peers can cause."""
 
     def engine(self, transport: TransportContext) -> StompServerEngine:
         """Return the engine of a new connection."""
@@ -47,6 +47,6 @@ class StompService:
     def make_handler(
         self, engine: Engine, connection: ProviderConnection, guard: Guard, login: Login
     ) -> ProtocolHandler:
-        """Return what frames mean from now on. May wait."""
+        """Return the handler of a client that has logged in. May wait."""
         kind = NativeHandler if login.speaks_profile else StandardHandler
         return kind(engine, connection, guard, login)

@@ -1,4 +1,4 @@
-"""What the owner of a STOMP port may choose."""
+"""The settings of a STOMP port."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ class StompSettings:
     """Limits and times of the connections of one port. Times in milliseconds."""
 
     server_name: str = "pyjms/0"
-    """What CONNECTED says in `server`."""
+    """The header `server` of CONNECTED."""
     default_host: str = ""
-    """The virtual host of who names none; empty: the only one there is."""
+    """The virtual host of a client that names none; empty: the only one there is."""
     limits: Limits = DEFAULT_LIMITS
     """Of frames, after login."""
     login_timeout_ms: int = 10_000
     """How long a connection may take to log in."""
     heart_beat_ms: int = 1_000
-    """The shortest period of heart-beats that is agreed on, either way: that of a client that asks for less; 0: there are none."""
+    """The shortest heart-beat period, either way, also for a client that asks for less; 0: no heart-beats."""
     heart_beat_tolerance: float = 2.0
-    """After how many periods of idle_monitor the client is taken for dead."""
+    """After how many silent periods the client is considered dead."""
     probe_ms: int = 10_000
     """How often a client that asked for no heart-beats is sent an empty line while it is not read from."""
     subscriptions_max: int = 10_000
     """Of one connection."""
     sessions_max: int = 1_000
-    """Of one connection; transactions of a plain STOMP client are sessions."""
+    """Of one connection; a standard STOMP client's transactions are sessions."""
     temporaries_max: int = 10_000
     """Temporary destinations of one connection."""
     prefetch: int = 1_000
-    """Messages that a plain client is sent before it acknowledges, unless it says itself."""
+    """How many unacknowledged messages a standard client is sent, unless it asks for a number itself."""
     waiting_bytes_max: int = 1024 * 1024
-    """So much of what a client has sent may wait for earlier frames before the broker stops reading."""
+    """How many bytes of a client's frames may wait for earlier frames before the broker stops reading."""

@@ -1,7 +1,7 @@
 """The handler of standard STOMP clients: ActiveMQ Classic's dialect, so that programs written for it run unchanged.
 
-docs/reference/stomp.md specifies it. All frames of a connection are done in their order. Headers that are wrong are refused, and
-headers that the broker sets are not taken from a client.
+docs/reference/stomp.md specifies it. All frames of a connection are done in order. Wrong headers are refused, and headers that the broker
+sets are not taken from a client.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AckMode(Enum):
 
 
 class StandardSubscription:
-    """One SUBSCRIBE. The connection's thread pulls; ACK and NACK may be handled on another one."""
+    """One subscription of a standard client. The connection's thread pulls; ACK and NACK may be handled on another one."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class StandardSubscription:
         self.name = name
         self.destination = destination
         self.shown_destination = shown_destination
-        """What the client called it: MESSAGE says the same."""
+        """The client's name for it, which MESSAGE repeats."""
         self.mode = mode
         self.durable_name = durable_name
         self.unsettled: OrderedDict[str, Delivery] = OrderedDict()
-        """By their numbers on the connection; oldest first, where an ACK covers all up to its own."""
+        """By their numbers on the connection; oldest first, as an ACK may cover all up to its own."""
         self._numbers_by_id: dict[str, set[str]] | None = {} if acks_by_id else None
-        """The numbers of the unsettled messages that have a message-id, where ACK names that; under the lock."""
+        """The numbers of unsettled messages by message-id, where ACK names that; under the lock."""
         self.is_queued = False
         self.pulls_per_turn = PULLS_PER_TURN
         self.may_have_more = True
@@ -94,17 +94,17 @@ class StandardSubscription:
         )
 
     def begin(self, consumer: ProviderConsumer) -> None:
-        """Have the consumer; messages flow from now on."""
+        """Start the flow of messages from `consumer`."""
         self._consumer = consumer
         self.on_ready()
 
     def on_ready(self) -> None:
-        """Hear that there may be work (any thread)."""
+        """Schedule a pull, as there may be work (any thread)."""
         self._fetching.is_woken = True
         self._handler.scheduler.schedule(self)
 
     def _found_none(self) -> None:
-        """Hear that there was no message to be found: `pull` says so."""
+        """Schedule a pull, as a search has found no message: `pull` reports that."""
         self._handler.scheduler.schedule(self)
 
     def pull(self) -> Iterable[bytes] | None:
@@ -116,8 +116,8 @@ class StandardSubscription:
                 return None
             delivery = fetching.take()
             if delivery is None and len(self.unsettled) >= self._window:
-                # The flag first, then the look: an ACK on another thread
-                # that comes between the two has seen it, or is seen.
+                # The flag first, then the check: an ACK on another thread between the two has either seen the flag, or is seen by
+                # the check.
                 self._is_full = True
                 # Another consumer may be woken for the messages to come (QCM-25).
                 consumer.set_interested(False)
@@ -137,7 +137,7 @@ class StandardSubscription:
         return self._handler.write_message(self, delivery, number)
 
     def hold(self, number: str, delivery: Delivery) -> None:
-        """Have a message unsettled. Under the lock."""
+        """Add an unsettled message. Under the lock."""
         self.unsettled[number] = delivery
         self._index(number, delivery)
 
@@ -157,13 +157,13 @@ class StandardSubscription:
                 index.pop(message_id, None)
 
     def number_of(self, message_id: str) -> str | None:
-        """Return the number of the oldest unsettled message that MESSAGE showed with `message_id`; None: there is none."""
+        """Return the number of the oldest unsettled message that was sent with `message_id`; None: there is none."""
         with self._lock:
             numbers = (self._numbers_by_id or {}).get(message_id)
             return min(numbers, key=int) if numbers else None
 
     def drop_content(self, number: str) -> None:
-        """Hold what is written, and still unsettled, without its content."""
+        """Drop the content of an unsettled message that has been written."""
         # A worker may be closing the subscription.
         with self._lock:
             delivery = self.unsettled.get(number)
@@ -171,13 +171,13 @@ class StandardSubscription:
                 self.unsettled[number] = without_content(delivery)
 
     def settled(self) -> None:
-        """Hear that room has come about."""
+        """Go on if the window has room again."""
         if self._is_full and len(self.unsettled) < self._window:
             self._is_full = False
             self.on_ready()
 
     def take_up_to(self, ack_id: str) -> list[tuple[str, Delivery]]:
-        """Take what an ACK of `ack_id` covers out of what is unsettled; nothing: it is not there."""
+        """Take the messages that an ACK of `ack_id` covers out of the unsettled ones; empty: it is not one of them."""
         unsettled = self.unsettled
         if self.mode is not AckMode.CLIENT:
             # One step of the interpreter: no lock is needed for a single message.
@@ -199,7 +199,7 @@ class StandardSubscription:
         return taken
 
     def put_back(self, taken: Iterable[tuple[str, Delivery]]) -> None:
-        """Have it unsettled again, in its old place."""
+        """Put messages back among the unsettled ones, in their old places."""
         unsettled, older = self.unsettled, dict(taken)
         with self._lock:
             for number, delivery in older.items():
@@ -209,7 +209,7 @@ class StandardSubscription:
                 return
             # An ACK covers all messages up to its own, so they must stay sorted by number.
             last = max(map(int, older))
-            # Older messages may be there already, put back by another transaction: all are sorted in together.
+            # Older messages may be there already, put back by another transaction: all are sorted together.
             while unsettled and int(next(iter(unsettled))) < last:
                 number, delivery = unsettled.popitem(last=False)
                 older[number] = delivery
@@ -223,7 +223,7 @@ class StandardSubscription:
         return self._is_closed
 
     def close(self) -> dict[str, Delivery]:
-        """Detach; return what is unsettled, by the id that ACK names. May be repeated."""
+        """Detach; return the unsettled messages, by the id that ACK names. May be repeated."""
         with self._lock:
             # Under the lock of `pull`: after it nothing more becomes unsettled.
             consumer, self._consumer = self._consumer, None
@@ -239,7 +239,7 @@ class StandardSubscription:
 
 
 class StandardBrowser:
-    """A SUBSCRIBE that only looks: all messages once, then an end that is marked."""
+    """A browsing SUBSCRIBE: all messages once, then a marked end."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class StandardBrowser:
         messages: Iterator[Delivery],
         write: Callable[[Delivery | None], Iterable[bytes]],
     ) -> None:
-        """`write` makes a frame in parts, with None the end's."""
+        """`write` encodes a message as a frame in parts; with None, the end."""
         self.is_queued = False
         self.pulls_per_turn = PULLS_PER_TURN
         self.may_have_more = True
@@ -256,7 +256,7 @@ class StandardBrowser:
         self._browsing = Browsing(handler.engine, messages, write, lambda: handler.scheduler.schedule(self))
 
     def pull(self) -> Iterable[bytes] | None:
-        """Return one MESSAGE in parts, the last one being the end; None: that has been, or nothing has been found yet."""
+        """Return one MESSAGE in parts, the last one being the end; None: the end was sent, or nothing has been found yet."""
         if self._is_over:
             return None
         browsing = self._browsing
@@ -269,7 +269,7 @@ class StandardBrowser:
         return browsing.take()
 
     def close(self) -> None:
-        """Stop looking. May be repeated."""
+        """Stop browsing. May be repeated."""
         self._is_over = True
         self._browsing.end()
 
@@ -282,7 +282,7 @@ _SETTABLE: Final = frozenset({DELIVER_AT, DUPLICATE_ID})
 
 
 def read_standard_message(frame: Frame) -> Envelope:
-    """Return the message of a plain client's SEND. Raises `SequenceError` for a header that is wrong, `DestinationError`."""
+    """Return the message of a standard client's SEND. Raises `SequenceError` for a wrong header, `DestinationError`."""
     headers = frame.headers
     if "priority" in headers:
         text = headers["priority"]
@@ -296,7 +296,7 @@ def read_standard_message(frame: Frame) -> Envelope:
     properties = envelope.properties
     # Most messages have no such name, and keep their properties without a copy.
     if any(name[:3] == "JMS" for name in properties):
-        envelope.properties = _permitted(properties)  # type: ignore[misc]  # nobody else has it yet
+        envelope.properties = _permitted(properties)  # type: ignore[misc]  # not shared yet
     return envelope
 
 
@@ -319,7 +319,7 @@ def _group_sequence(text: str) -> int:
 def without_provider_properties(envelope: Envelope) -> Envelope:
     """Return a client's message without the properties that providers set, such as JMSXUserID."""
     properties = envelope.properties
-    # A look at the lines: properties are not taken apart for this.
+    # A text search: properties are not parsed for this.
     if type(properties) is WireProperties and not properties.mentions("JMSX"):
         return envelope
     if SET_BY_PROVIDERS.isdisjoint(properties):
@@ -330,13 +330,13 @@ def without_provider_properties(envelope: Envelope) -> Envelope:
 
 
 _is_brokers_name = re.compile(r".+-[0-9a-f]{12}-[0-9]+-[0-9]+", re.DOTALL).fullmatch
-"""Whether a broker has made a destination of this name, now or in an earlier run: what names it is no client's own."""
+"""Matches a name that a broker has given, now or in an earlier run: it is no client's own."""
 
 
 class Temporaries:
-    """A name after ``/temp-queue/`` is the connection's own, unless it is that of another one's destination.
+    """A name after ``/temp-queue/`` is the connection's own, unless another connection has that destination.
 
-    The connection's executor makes and finds them, one after the other; any thread may ask what is `shown`.
+    The connection's executor makes and finds them, one after the other; any thread may call `shown`.
     """
 
     def __init__(self, connection: ProviderConnection, guard: Guard, most: int) -> None:
@@ -354,7 +354,7 @@ class Temporaries:
         real = self._real.get(named)
         if real is not None:
             return real
-        # A name that the broker has given is another connection's, or was: it never becomes the client's own.
+        # A name that the broker has given is or was another connection's: it never becomes the client's own.
         if self._guard.host.has(named) or _is_brokers_name(named.name):
             return named
         if len(self._real) >= self._most:
@@ -365,7 +365,7 @@ class Temporaries:
         return real
 
     def find(self, named: Address) -> Address | None:
-        """Return the destination that a message is for; None: it was another connection's, and has gone.
+        """Return the destination of a message; None: it was another connection's, and no longer exists.
 
         Raises `DestinationError`: the client has not made it.
         """
@@ -381,27 +381,27 @@ class Temporaries:
         )
 
     def shown(self, real: Address) -> str:
-        """Return what the client calls it."""
+        """Return the client's name for it."""
         return PYJMS.destinations.write_reply_to(self._own.get(real, real))
 
 
 Taken = tuple["StandardSubscription", str, "Delivery"]
-"""Whose message it was, the id that ACK named, and the delivery."""
+"""The message's subscription, the id that ACK named, and the delivery."""
 
 
 class Transaction:
-    """From BEGIN to COMMIT or ABORT."""
+    """A transaction of the client, from BEGIN to COMMIT or ABORT."""
 
     __slots__ = ("_origin", "_taken", "session")
 
     def __init__(self, session: ProviderSession, origin: ProviderSession) -> None:
-        """`origin`: the session that received what is acknowledged here."""
+        """`origin`: the session that received the messages acknowledged here."""
         self.session = session
         self._origin = origin
         self._taken: list[Taken] = []
 
     def acknowledge(self, taken: list[Taken]) -> None:
-        """Acknowledge when it commits."""
+        """Acknowledge messages when it commits."""
         deliveries = [delivery for _, _, delivery in taken]
         # The transaction has a session of its own, which can settle only what it holds.
         self.session.adopt(deliveries)
@@ -409,7 +409,7 @@ class Transaction:
         self._taken += taken
 
     def give_back(self) -> list[Taken]:
-        """Give what was taken over back to the session that received it; return it."""
+        """Return adopted deliveries to the session that received them, and to the caller."""
         taken, self._taken = self._taken, []
         self._origin.adopt([delivery for _, _, delivery in taken])
         return taken
@@ -423,7 +423,7 @@ _NO_WINDOW: Final = 1_000_000_000
 
 
 class StandardHandler(ProtocolHandler):
-    """See the module."""
+    """Handles the frames of one standard client."""
 
     def __init__(self, engine: Engine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
         super().__init__(engine, connection, guard)
@@ -439,14 +439,14 @@ class StandardHandler(ProtocolHandler):
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
         self._subscriptions: dict[str, StandardSubscription | StandardBrowser] = {}
         self._acks_by_id = login.version is not Version.V1_2
-        """Whether ACK names the message-id of MESSAGE; else its header `ack`."""
+        """Whether ACK names the message-id of MESSAGE, and not its header `ack`."""
         self._have_seen_all: set[str] = set()
-        """Names of browsers that have ended by themselves: as at ActiveMQ, UNSUBSCRIBE may yet follow."""
+        """Names of browsers that have ended by themselves: as with ActiveMQ, UNSUBSCRIBE may still follow."""
         self._transactions: dict[str, Transaction] = {}
         self._holders: dict[str, StandardSubscription] = {}
-        """Of every message that is not acknowledged: whose it is, by its number on the connection."""
+        """The subscription of each unacknowledged message, by its number on the connection."""
         self._written: list[Delivery] = []
-        """Messages of subscriptions that acknowledge by themselves, once the wire has them."""
+        """Messages of `ack:auto` subscriptions, settled when they are on the wire."""
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._numbers = count(1)
         self._ack_numbers = count(1)
@@ -463,7 +463,7 @@ class StandardHandler(ProtocolHandler):
 
     @property
     def session(self) -> ProviderSession:
-        """Whose consumers its subscriptions are."""
+        """The session that has its consumers."""
         return self._session
 
     # ProtocolHandler
@@ -520,7 +520,7 @@ class StandardHandler(ProtocolHandler):
         if "," in frame.headers.get("destination", ""):
             raise DestinationError("composite destinations are not served here: send the message to each of them")
         envelope = read_standard_message(frame)
-        # A client that does not know the profile leaves these to the broker. Nobody else has the envelope yet.
+        # A client that does not know the profile leaves these to the broker. The envelope is not shared yet.
         if envelope.message_id is None:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
         if not envelope.timestamp_ms:
@@ -528,7 +528,7 @@ class StandardHandler(ProtocolHandler):
         return envelope
 
     def _send_to(self, envelope: Envelope, transaction: str | None, *, for_room: bool) -> None:
-        """`for_room`: it may wait until somebody has taken messages out of the queue."""
+        """Send the message, in the transaction if there is one; `for_room`: it may have to wait for room in the queue."""
         if envelope.destination.temporary:
             destination = self._temporaries.find(envelope.destination)
             if destination is None:
@@ -546,16 +546,16 @@ class StandardHandler(ProtocolHandler):
         try:
             session.send(envelope)
         except DestinationError:
-            # A temporary destination may go between the look above and the send.
+            # A temporary destination may be deleted between the lookup above and the send.
             if not envelope.destination.temporary or self.guard.host.has(envelope.destination):
                 raise
-            # The destination has gone since it was found.
+            # The destination was deleted since it was found.
             self._drop(envelope)
 
     def _drop(self, envelope: Envelope) -> None:
-        """Forget an answer to who has gone, as it would be if it had come in time: its queue would have gone with it.
+        """Drop a reply to a client that has gone, as if it had come in time: its queue would have been deleted with it.
 
-        An ERROR would end the connection: whoever asks and goes would cut off the others from the service that answers.
+        An ERROR would end the connection: a client that asks and leaves would cut off all others from the service that replies.
         """
         _log.info("PYJMS-STOMP-5 %s was dropped: %s has gone", envelope.message_id, envelope.destination)
 
@@ -566,8 +566,8 @@ class StandardHandler(ProtocolHandler):
         )
 
     def _send_or_refuse(self, envelope: Envelope, session: ProviderSession) -> None:
-        """Send without waiting for room in a queue that this connection reads: what makes room are its own frames, which come
-        after this one. Raises `ResourceError`.
+        """Send without waiting for room in a queue that this connection reads: its own ACKs make room there, and come after this frame.
+        Raises `ResourceError`.
         """
         try:
             self.guard.host.send_at_once(session, envelope)
@@ -580,7 +580,7 @@ class StandardHandler(ProtocolHandler):
     # Consumers
 
     def _subscribing(self, frame: Frame) -> Task:
-        # A long selector takes seconds to be read, so not on the thread of all connections.
+        # A long selector takes seconds to be parsed, so not on the thread of all connections.
         return Task(frame, partial(self._subscribe, frame), self._waits or "selector" in frame.headers)
 
     def _subscribe(self, frame: Frame) -> None:
@@ -635,7 +635,7 @@ class StandardHandler(ProtocolHandler):
 
     def _window(self, headers: Mapping[str, str]) -> int:
         if _ack_mode(headers) is AckMode.AUTO:
-            return _NO_WINDOW  # the wire's own pressure is what holds it back
+            return _NO_WINDOW  # the back pressure of the wire limits it
         for header in _PREFETCH:
             if header in headers:
                 window = _number(headers, header, self._settings.prefetch)
@@ -677,7 +677,7 @@ class StandardHandler(ProtocolHandler):
 
     def pull(self, size: int, parts: list[bytes]) -> int:
         taken = super().pull(size, parts)
-        # After the messages are on their way: with `ack:auto` writing is what settles them.
+        # After the messages are on their way: with `ack:auto` writing settles them.
         written = self._written
         if written:
             self._written = []
@@ -687,7 +687,7 @@ class StandardHandler(ProtocolHandler):
         return taken
 
     def hold(self, subscription: StandardSubscription, delivery: Delivery) -> str:
-        """Note what becomes of a delivery; return its number on the connection."""
+        """Register a delivery for its settlement; return its number on the connection."""
         number = str(next(self._ack_numbers))
         if subscription.mode is AckMode.AUTO:
             self._written.append(delivery)
@@ -697,7 +697,7 @@ class StandardHandler(ProtocolHandler):
         return number
 
     def shown_id(self, delivery: Delivery, number: str) -> str:
-        """Return the message-id of a MESSAGE: the JMSMessageID; or `number`, if it has none, or none that a header can carry."""
+        """Return the message-id of a MESSAGE: the JMSMessageID, or `number` if there is none that a header can carry."""
         message_id = delivery.envelope.message_id
         return message_id if message_id and travels(message_id, self._version) else number
 
@@ -775,9 +775,9 @@ class StandardHandler(ProtocolHandler):
         return [(subscription, each, delivery) for each, delivery in taken]
 
     def _number_of(self, message_id: str, subscription: str | None) -> str | None:
-        """Return the number of the message that an ACK of STOMP 1.0 or 1.1 names; None: none waits.
+        """Return the number of the message that an ACK of STOMP 1.0 or 1.1 names; None: there is none.
 
-        Several subscriptions may have got one message: the header `subscription` says which is meant, else it is the oldest.
+        Several subscriptions may have got one message: the header `subscription` selects one, else it is the oldest.
         """
         found = [
             each.number_of(message_id)
@@ -832,14 +832,14 @@ class StandardHandler(ProtocolHandler):
 
     def _end_transaction(self, frame: Frame) -> Transaction:
         transaction = self._transaction(self._named(frame))
-        # Over whatever comes of it: the client cannot COMMIT it twice.
+        # Removed in any case: the client cannot COMMIT it twice.
         del self._transactions[self._named(frame)]
         return transaction
 
     def _restore(self, transaction: Transaction) -> None:
-        """Make what was acknowledged in it unsettled again: the client still has it (as ActiveMQ Classic does).
+        """Make messages that were acknowledged in it unsettled again: the client still has them (as ActiveMQ Classic does).
 
-        What a subscription had received that is no more goes back to its queue.
+        Messages of a subscription that has ended go back to their queues.
         """
         left: list[Delivery] = []
         restored: dict[StandardSubscription, list[tuple[str, Delivery]]] = {}
@@ -856,7 +856,7 @@ class StandardHandler(ProtocolHandler):
 
 
 def _nothing() -> None:
-    """Do what DISCONNECT asks for: what came before is done, and RECEIPT says so."""
+    """Do nothing for DISCONNECT: the executor has done all earlier frames, and RECEIPT follows."""
 
 
 def _first(headers: Mapping[str, str], names: Iterable[str]) -> str | None:
