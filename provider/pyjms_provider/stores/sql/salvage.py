@@ -1,7 +1,8 @@
-"""Saving what can be read of a damaged SQLite store into a new one, which is whole and which a broker opens.
+"""Salvage: copies all readable rows of a damaged SQLite store to a new, consistent store.
 
-What belongs together may be damaged apart: a message whose queue is lost goes to a queue that is made for it, and a message of a transaction that was prepared and is lost
-is set aside, as nobody knows how that was to end. All messages are flagged as redelivered, as it may be lost which of them were.
+Related rows may be damaged independently. A message whose queue is lost goes to a new queue, and a message whose prepared transaction is
+lost is quarantined, as the outcome of the transaction is unknown. All messages are flagged as redelivered, as the marks of delivered ones
+may be lost.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
 
-# Reading what can be read of a table of SQLite some of whose pages are damaged. SQLite finds rows by their keys, and
-# raises an error at the first page on its way that it does not understand. So rows are read from both ends up to the
-# damage, then from a key in the middle of what is left, and so on, until only a few keys here and there are left.
+# Reading a table of SQLite with damaged pages. SQLite finds rows by their keys, and raises an error at the first damaged
+# page on its way. So rows are read from both ends up to the damage, then from a key in the middle of the remaining gap,
+# and so on, until only small gaps are left.
 
 _LOWEST_KEY: Final = -(2**63)
 _HIGHEST_KEY: Final = 2**63 - 1
 _TRIES: Final = 200_000
-"""So many keys are tried: a few seconds, for far more damage than a table mostly has."""
+"""The maximal number of keys to try: a few seconds, and enough for far more damage than is common."""
 _STEP: Final = 1.01
-"""Where an end of a table is damaged, each key that is tried is so many times as far away as the last one, so a few leaves between damages may be missed there."""
+"""The factor by which the distance of tried keys grows where an end of a table is damaged; a few leaves between damaged pages may be missed there."""
 _DAMAGE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_TOOBIG}
 
 
 class DamagedTable:
-    """A table with a key of one integer, of which `read` finds what it can."""
+    """A damaged table with an integer key; `read` finds all readable rows."""
 
     def __init__(
         self,
@@ -62,8 +63,8 @@ class DamagedTable:
         *,
         is_unique: bool,
     ) -> None:
-        """`keep` is given each row, in no order, and sometimes twice. `is_unique`: no two rows have the same key."""
-        # In brackets, as SQLite takes a name in "quotes" that no column has for a text, and returns that from each row.
+        """`keep` is called with each row, in no particular order, sometimes twice. `is_unique`: no two rows have the same key."""
+        # In brackets: SQLite would treat an unknown column name in "quotes" as a string, and return that for each row.
         names = ", ".join(f"[{name}]" for name in columns)
         self._query = f"SELECT [{key}], {names} FROM [{table}] WHERE [{key}] BETWEEN ? AND ? ORDER BY [{key}]"  # noqa: S608
         self._down_query = f"{self._query} DESC"
@@ -73,18 +74,18 @@ class DamagedTable:
         self._gaps: list[tuple[int, int, int]] = []
         self.is_whole = True
         self.unread = 0
-        """Keys between those that were read that could not be; which of them there were is not known."""
+        """The number of unreadable keys between those that were read; how many of them existed is unknown."""
         self.lacks_ends = False
-        """Rows before the first or behind the last one that was read may be lost, too."""
+        """Whether rows before the first or after the last readable one may be lost, too."""
 
     def read(self) -> None:
-        """Read. Raises `sqlite3.Error` for what is no damage."""
+        """Read all readable rows. Raises `sqlite3.Error` for errors other than damage."""
         low = self._up(_LOWEST_KEY, _HIGHEST_KEY)
         high = None if low is None else self._down(low, _HIGHEST_KEY)
         self.is_whole = low is None
         if low is None or high is None:
             return
-        # An end that was not reached is unknown: there may be rows beyond the last one that was read.
+        # If an end was not reached, there may be rows beyond the last readable one.
         has_begin, has_end = low > _LOWEST_KEY, high < _HIGHEST_KEY
         self.lacks_ends = not (has_begin and has_end)
         begin = low if has_begin else self._farthest(high if has_end else 0, -1)
@@ -93,7 +94,7 @@ class DamagedTable:
         self._read_gaps()
 
     def _read_gaps(self) -> None:
-        """Read from the middle of the widest gap, until there are none, or each is one key that cannot be read."""
+        """Read from the middle of the widest gap, repeatedly, until no gap can be narrowed any more."""
         tries = _TRIES
         while self._gaps and tries:
             tries -= 1
@@ -113,7 +114,7 @@ class DamagedTable:
             heappush(self._gaps, (low - high, low, high))
 
     def _farthest(self, start: int, direction: int) -> int:
-        """Return the key farthest from `start` that can be found although the end cannot be read, or `start`."""
+        """Return the farthest key from `start` that can be found although the end cannot be read, or `start`."""
         farthest = key = start
         while _LOWEST_KEY <= key <= _HIGHEST_KEY:
             last, _ = (
@@ -128,27 +129,27 @@ class DamagedTable:
         return farthest
 
     def _up(self, low: int, high: int) -> int | None:
-        """Read from `low` on; return the first key of which there may be more, or None."""
+        """Read upwards from `low`; return the key from which on rows may be unread, or None."""
         last, is_whole = self._run(self._query, low, high)
         if is_whole:
             return None
         return low if last is None else last + self._step
 
     def _down(self, low: int, high: int) -> int | None:
-        """Read from `high` down; return the last key of which there may be more, or None."""
+        """Read downwards from `high`; return the key down from which rows may be unread, or None."""
         last, is_whole = self._run(self._down_query, low, high)
         if is_whole:
             return None
         return high if last is None else last - self._step
 
     def _run(self, query: str, low: int, high: int) -> tuple[int | None, bool]:
-        """Keep what can be read one after the other; return the last key, and whether there was no damage."""
+        """Read rows up to the first damage; return the last key, and whether there was no damage."""
         last: int | None = None
         equal = 0
         try:
             for key, *row in self._connection.execute(query, (low, high)):
                 self._keep(row)
-                # In a damaged tree SQLite finds keys outside the range, too, and no search may go on from those.
+                # In a damaged tree SQLite also finds keys outside the range, from which the search must not go on.
                 if type(key) is int and low <= key <= high:
                     equal = equal + 1 if key == last else 1
                     last = key
@@ -162,7 +163,7 @@ class DamagedTable:
         return self._one_more(query, low, high, equal, last), False
 
     def _one_more(self, query: str, low: int, high: int, offset: int, last: int | None) -> int | None:
-        """Keep the row that the driver had and forgot when the one after it could not be read; return its key, or `last`."""
+        """Read the row that the driver had fetched, but dropped when the next one was unreadable; return its key, or `last`."""
         try:
             for key, *row in self._connection.execute(f"{query} LIMIT 1 OFFSET {offset}", (low, high)):
                 self._keep(row)
@@ -173,16 +174,16 @@ class DamagedTable:
 
 
 def _check(error: sqlite3.DatabaseError) -> None:
-    """Raise an error that is no damage."""
-    # A lock or a full disk is no damage, and must not pass for lost rows.
+    """Raise `error` unless it means damage."""
+    # A lock or a full disk is no damage, and must not count as lost rows.
     if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
         raise error
 
 
 SALVAGED: Final = "salvaged"
-"""The queue of messages of which it is lost where they were; a dot and its number follow for queues whose name is lost."""
+"""The name of the queue for messages without any known queue; a dot and a number follow for queues whose name is lost."""
 _CHUNK: Final = 10_000
-"""So many rows are written in one transaction; as often, progress is told."""
+"""The number of rows per transaction; progress is reported after each."""
 _COPIED: Final = [table for table in t.SCHEMA.sorted_tables if table is not t.META]
 _HIGHEST: Final = 2**53
 _PRIORITIES: Final = 10
@@ -190,50 +191,51 @@ _PRIORITIES: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SalvagedTable:
-    """What became of the rows of one table."""
+    """The result of the salvage of one table."""
 
     name: str
     saved: int
     unread: int
-    """So many keys could not be read; rows may or may not have been there."""
+    """The number of unreadable keys; how many of them existed is unknown."""
     lacks_ends: bool
-    """Rows before the first or behind the last one that was read may be lost, too."""
+    """Whether rows before the first or after the last readable one may be lost, too."""
     refused: int
-    """So many rows were read and are lost, at most: values are missing in them, or others have their keys."""
+    """The maximal number of rows that were read and are lost, as they lack values, or other rows have their keys."""
     is_whole: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """What was saved."""
+    """The result of a salvage."""
 
     tables: Sequence[SalvagedTable]
     messages: int
     made_queues: Sequence[str]
-    """Queues that were made for messages whose own is lost."""
+    """The names of the new queues, for messages whose own queue is lost."""
     set_aside: int
-    """Messages that are in no queue, as it is not known how their transaction ended."""
+    """The number of quarantined messages; the outcome of their transaction is unknown."""
 
 
 def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int], None] = lambda *_: None) -> Salvaged:
-    """Copy what can be read of the store in the file `damaged` to the file `new`, which must not be there.
+    """Copy the readable rows of the store in the file `damaged` to the file `new`, which must not exist.
 
-    `progress` is told tables, and how many rows of them were read. Raises `StoreError`: `UnusableStoreError`, `HeldStoreError` if a broker works with
-    the damaged file, `ForeignStoreError`, `NewerStoreError`, and `DamagedStoreError` if not even its list of tables can be read.
+    `progress` is called with the name of a table and the number of rows read so far. Raises `StoreError`: `UnusableStoreError`,
+    `HeldStoreError` if a broker uses the damaged file, `ForeignStoreError`, `NewerStoreError`, and `DamagedStoreError` if not even the
+    list of tables can be read.
     """
     if not damaged.is_file():
         raise UnusableStoreError(f"there is no file {damaged}")
     if new.exists():
         raise UnusableStoreError(f"{new} is there already; name a file that is not")
     path = os.path.realpath(damaged)
-    # A running broker goes on writing, and the copy would have parts of different moments.
+    # A running broker would go on writing, and the copy would be inconsistent.
     lock = FileLock(f"{path}.lock", describe_holder("salvage"))
     try:
         lock.acquire()
     except HeldStoreError as error:
-        # The part of the message about stand-by is cut off, as salvage cannot wait.
+        # Without the advice about stand-by, as salvage cannot wait.
         raise HeldStoreError(f"{error.reason.partition('; ')[0]}; stop that first") from None
-    # Under another name until it is complete: a store without its last tables would lose messages when it is opened.
+    # Under another name until it is complete: if a store without its last tables were opened, messages would be lost.
     part = new.with_name(f"{new.name}.part")
     # An earlier attempt may have been killed.
     _remove(part)
@@ -245,14 +247,14 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
                 _make_tables(source, connection, found)
             saved = [_copy(source, table, engine, progress) for table in _COPIED if table.name in found.names]
         with engine.begin() as connection:
-            # This brings a store of an older version to the present one.
+            # This migrates a store of an older version.
             prepare_schema(connection, str(new), is_shared=False)
             # Tables that were lost as a whole are created empty.
             t.SCHEMA.create_all(connection)
             set_aside = _set_aside(connection, clock.time_ms())
             made = _mend(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
-        # Before the rename: the log has its name from the file, and would be left behind.
+        # Before the rename: the log is named after the file, and would be left behind.
         _end_log(engine)
         engine.dispose()
         part.rename(new)
@@ -260,14 +262,14 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
         raise understand(error, str(new)) from error
     finally:
         engine.dispose()
-        # After a success this finds nothing: the file was renamed.
+        # After a success there is nothing to remove: the file was renamed.
         _remove(part)
         lock.release()
     return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
 
 
 def _end_log(engine: Engine) -> None:
-    """Have all in the file itself. Who closes the last connection would do so, too, but would not hear that the disk is full."""
+    """Move the whole log into the database. Closing the last connection would do this, too, but not report that the disk is full."""
     lent = engine.raw_connection()
     try:
         lent.cursor().execute("PRAGMA journal_mode=DELETE")
@@ -282,28 +284,28 @@ def _remove(file: Path) -> None:
 
 def _open(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, isolation_level=None)
-    # Text that is not UTF-8 is kept as far as it can be read, and does not end the search.
+    # Text that is not UTF-8 is kept as far as it can be decoded, instead of raising an error.
     connection.text_factory = lambda text: text.decode(errors="replace")
-    # With this, SQLite also opens a file that was cut short.
+    # With this, SQLite also opens a truncated file.
     connection.execute("PRAGMA writable_schema=ON")
-    # The damaged file stays as it is, for another attempt or another tool.
+    # The damaged file is not changed, for another attempt or another tool.
     connection.execute("PRAGMA query_only=ON")
     return connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SourceTables:
-    """What a damaged store says of itself."""
+    """The tables and the meta data of a damaged store."""
 
     names: Collection[str]
-    """Of its tables."""
+    """The names of its tables."""
     version: int
     next_queue: int
     epoch: int
 
 
 def _look(source: sqlite3.Connection, path: str) -> _SourceTables:
-    """Return what is known of the store. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
+    """Read the tables and the meta data of the store. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
     try:
         names = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError as error:
@@ -316,7 +318,7 @@ def _look(source: sqlite3.Connection, path: str) -> _SourceTables:
     columns = ["version", "next_queue", "epoch"]
     # This row, too, may be on a damaged page.
     DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
-    # Damaged values are as good as none: the version then follows from the columns that are there.
+    # If the values are damaged, the version follows from the existing columns.
     if not found or any(type(value) is not int or value < 0 for value in found[0]) or found[0][0] < FIRST:
         return _SourceTables(names=names, version=_version_by_columns(source), next_queue=1, epoch=0)
     version, next_queue, epoch = found[0]
@@ -335,11 +337,11 @@ def _version_by_columns(source: sqlite3.Connection) -> int:
 
 
 def _make_tables(source: sqlite3.Connection, connection: Connection, found: _SourceTables) -> None:
-    """Make the tables of the version that was found, so that only `MIGRATIONS` know what older rows mean."""
+    """Create the tables of the version that was found, so that only `MIGRATIONS` have to interpret older rows."""
     if found.version == t.VERSION:
         t.SCHEMA.create_all(connection)
     else:
-        # The statements of the damaged store itself, so that each column of the older version is there.
+        # By the statements of the damaged store itself, so that all columns of the older version exist.
         made = "SELECT sql FROM sqlite_master WHERE substr(tbl_name, 1, ?) = ? AND sql IS NOT NULL ORDER BY type DESC"
         # Tables first, and then their indexes.
         for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):
@@ -371,7 +373,7 @@ def _copy(
         nonlocal count, refused
         if rows:
             with engine.begin() as connection:
-                # Only then is each row looked up: a row that is there as it was read was only read twice.
+                # Rows are looked up only if some were ignored: one that is stored unchanged was merely read twice.
                 if connection.exec_driver_sql(add, rows).rowcount < len(rows):
                     refused += sum(connection.exec_driver_sql(find, row).first() is None for row in rows)
         count += len(rows)
@@ -396,7 +398,7 @@ def _copy(
 
 
 def _set_aside(connection: Connection, now_ms: int) -> int:
-    """Set aside the messages of branches and staged units that are lost, and return how many they are; forget what refers to what is lost."""
+    """Quarantine the messages of lost branches and staged units, and return their number; delete rows that refer to lost rows."""
     message = t.MESSAGE.c
     units = select(t.BRANCH.c.number).union(select(t.STAGE.c.number))
     lost = and_(message.branch.is_not(None), message.branch.not_in(units))
@@ -404,7 +406,7 @@ def _set_aside(connection: Connection, now_ms: int) -> int:
     rows = select(message.id, literal(""), literal(now_ms), literal(why), message.payload).where(lost)
     put = insert(t.SET_ASIDE).prefix_with("OR IGNORE").from_select(list(t.SET_ASIDE.columns), rows)
     count = connection.execute(put).rowcount
-    # Afterwards, in the same transaction: each message is either in its queue's table or in quarantine.
+    # In the same transaction: each message is either in its own table or in quarantine.
     connection.execute(delete(t.MESSAGE).where(lost))
     for table, column, known in (
         (t.ENTRY, t.ENTRY.c.message, select(message.id)),
@@ -417,17 +419,17 @@ def _set_aside(connection: Connection, now_ms: int) -> int:
 
 
 def _mend(connection: Connection) -> list[str]:
-    """Give each message a queue, and flag all; return the names of the queues that were made."""
+    """Give each message a queue, and flag all as redelivered; return the names of the new queues."""
     message, queue, entry = t.MESSAGE.c, t.QUEUE.c, t.ENTRY.c
     known = select(queue.number)
     places = [select(column).where(column.not_in(known)) for column in (message.queue, entry.queue)]
     strays = connection.scalars(union(*places)).all()
-    # One new queue for each lost number, so that messages that were together stay together.
+    # One new queue for each lost one, so that the messages of a queue stay together.
     made = {number: f"{SALVAGED}.{number}" for number in strays if type(number) is int and 0 < number <= _HIGHEST}
     _make_queues(connection, made)
     connection.execute(delete(t.ENTRY).where(entry.queue.not_in(known)))
     highest = connection.scalar(select(func.max(queue.number))) or 0
-    # The stored next number may be lost, or older than the queues that were found.
+    # The stored next number may be lost, or lower than the numbers of the queues that were found.
     another = max(highest + 1, connection.scalar(select(t.META.c.next_queue)) or 1)
     is_nowhere = or_(
         message.queue.not_in(known), and_(message.queue.is_(None), message.id.not_in(select(entry.message)))
@@ -448,14 +450,14 @@ def _make_queues(connection: Connection, names: Mapping[int, str]) -> None:
 
 
 def _flag_all(connection: Connection) -> None:
-    """Have each message come as redelivered, as the marks of those that were delivered may be among what is lost."""
+    """Flag all messages as redelivered, as the marks of those that were delivered may be lost."""
     last = connection.scalar(select(func.max(t.MESSAGE.c.id))) or 0
     marks = [
         {"queue": number, "priority": priority, "message": last}
         for number in connection.scalars(select(t.QUEUE.c.number)).all()
         for priority in range(_PRIORITIES)
     ]
-    # The salvaged marks go first, as the new rows have the same keys.
+    # The salvaged marks are deleted first, as the new rows have the same keys.
     connection.execute(delete(t.MARK))
     if marks:
         connection.execute(insert(t.MARK), marks)

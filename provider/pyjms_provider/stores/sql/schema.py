@@ -1,8 +1,8 @@
-"""The schema, its statements and its migrations. All names begin with ``pyjms_``, so that an application's tables may stand beside them.
+"""The schema, its statements and its migrations. All names of tables begin with ``pyjms_``, so that an application's may be in the same schema.
 
-A message that is in one queue is one row of `MESSAGE` that names the queue. One that is in several has no queue there,
-and a row of `ENTRY` for each; it goes with its last entry. A message of a prepared branch names the branch, and is in no
-queue until the branch is committed.
+A message in one queue is one row of `MESSAGE` that names the queue. A message in several queues has no queue there, and a row of `ENTRY`
+for each; it is deleted with its last entry. A message of a prepared branch names the branch, and is in no queue until the branch is
+committed.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 
 
 VERSION = 3
-"""Of the schema. A change of it comes with a function in `MIGRATIONS`."""
+"""The version of the schema. Each change needs a function in `MIGRATIONS`."""
 PREFIX = "pyjms_"
 SCHEMA = MetaData()
 
-# SQLite's only integer that is a row's own key is called INTEGER, and holds 64 bits.
+# In SQLite only a column of type INTEGER can be the row id itself; it holds 64 bits.
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 META = Table(
@@ -74,7 +74,7 @@ META = Table(
     Column("clean", Boolean, nullable=False),
     Column("holder", Text, nullable=False),
 )
-"""One row, number 1. `epoch` grows with each opening: whoever finds another one has lost the store."""
+"""One row, number 1. `epoch` is increased at each opening: a broker that finds another epoch than its own has lost the store."""
 
 QUEUE = Table(
     f"{PREFIX}queue",
@@ -89,7 +89,7 @@ QUEUE = Table(
     Column("no_local", Boolean, nullable=False),
     Column("policy", Text),
 )
-"""Queues, and durable subscriptions: those have a client id and a subscription's name."""
+"""Queues and durable subscriptions; the latter have a subscription name, and may have a client id."""
 
 MESSAGE = Table(
     f"{PREFIX}message",
@@ -104,9 +104,9 @@ MESSAGE = Table(
     Column("deliveries", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
-"""`payload` is what `stores.codec` made; it stands last, so that the rest is read without it.
+"""`payload` is the message encoded by `stores.codec`; it is the last column, so that the others can be read without it.
 
-The connection that sent a message is not kept: it ended with the broker, and its subscribers were chosen before.
+The connection that sent a message is not stored: it ended with the broker, and the message's subscribers were chosen before.
 """
 
 Index(
@@ -145,7 +145,7 @@ REMOVAL = Table(
     PrimaryKeyConstraint("branch", "message", "queue"),
     sqlite_with_rowid=False,
 )
-"""What a prepared branch takes out of queues when it is committed."""
+"""The messages that a prepared branch removes from queues when it is committed."""
 
 HEURISTIC = Table(
     f"{PREFIX}heuristic",
@@ -180,7 +180,7 @@ DUPLICATE = Table(
     PrimaryKeyConstraint("kind", "name", "temporary", "serial"),
     sqlite_with_rowid=False,
 )
-"""Ids that producers chose. Their key is a serial, so that those of a destination are added at one end and forgotten at the other, whatever they are."""
+"""Duplicate ids chosen by producers. The key is a serial, so that the ids of a destination are added at one end of the index and deleted at the other."""
 
 SET_ASIDE = Table(
     f"{PREFIX}set_aside",
@@ -191,7 +191,7 @@ SET_ASIDE = Table(
     Column("reason", Text, nullable=False),
     Column("payload", LargeBinary),
 )
-"""Messages that could not be understood, for somebody to look at."""
+"""The quarantine: messages that could not be decoded, for an operator."""
 
 GROUP = Table(
     f"{PREFIX}group",
@@ -217,7 +217,7 @@ RESERVED = Table(
     PrimaryKeyConstraint("group_number", "number"),
     sqlite_with_rowid=False,
 )
-"""What a reader group holds of its queue, above its low mark. Since version 2."""
+"""The reservations of a reader group in its queue, above its low mark. Since version 2."""
 
 STAGE = Table(
     f"{PREFIX}stage",
@@ -231,7 +231,7 @@ STAGE = Table(
     Column("staged_ms", BigInteger, nullable=False),
     Column("discard_ms", BigInteger, nullable=False),
 )
-"""Staged units. Their messages name them in `branch`, so a number is never a branch's and a unit's. Since version 2."""
+"""Staged units. Their messages name them in `branch`, so a branch and a unit never have the same number. Since version 2."""
 
 Index(f"{PREFIX}stage_name", STAGE.c.sink, STAGE.c.epoch, STAGE.c.partition, STAGE.c.attempt, unique=True)
 
@@ -241,7 +241,7 @@ STAGE_MARKER = Table(
     Column("sink", Text, primary_key=True),
     Column("epoch", BigInteger, nullable=False),
 )
-"""The last epoch of each sink that was promoted. Since version 2."""
+"""The last promoted epoch of each sink. Since version 2."""
 
 PAGED = Table(
     f"{PREFIX}paged",
@@ -249,7 +249,7 @@ PAGED = Table(
     Column("id", _Id, primary_key=True, autoincrement=False),
     Column("payload", LargeBinary, nullable=False),
 )
-"""Messages that need not survive; in a file of their own, or as an unlogged table."""
+"""Paged-out messages, which need not survive a restart; in a separate file (SQLite), or an unlogged table (PostgreSQL)."""
 
 
 _BOUNDS: Final = ("after_", "until_")
@@ -258,7 +258,7 @@ _ADDRESS: Final = ("kind", "name", "temporary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
-    """All of them; behind each stand its parameters, in the order in which a tuple gives them."""
+    """The text of all statements; the comment after each lists its parameters in the order of the tuple."""
 
     add_message: str  # id, queue, branch, priority, expiration, deliver_at, reliable, deliveries, payload
     add_entry: str  # message, queue, deliveries
@@ -310,7 +310,7 @@ class Statements:
     drop_paged: str  # id
 
     put_queue: str  # number, kind, name, temporary, client_id, subscription, selector, no_local, policy
-    add_queue: str  # as put_queue; one that is there stays as it is
+    add_queue: str  # as put_queue; an existing queue is not changed
     raise_next_queue: str  # next_queue, the same
     drop_queue: str  # number
     has_queue: str  # number
@@ -340,7 +340,7 @@ class _Compiler:
         compiled = clause.compile(dialect=self._dialect)
         assert isinstance(compiled, SQLCompiler)
         found = tuple(compiled.positiontup or ())
-        # The rows are tuples: a parameter at another place would write a value into the wrong column, unnoticed.
+        # The rows are tuples: a parameter at a wrong position would silently write a value into the wrong column.
         if found != order:
             raise AssertionError(f"{compiled} has its parameters in the order {found}, not {order}")
         return str(compiled)
@@ -349,11 +349,11 @@ class _Compiler:
         return self(insert(table), *table.c.keys())
 
     def add(self, table: Table) -> str:
-        """Insert a row, or leave the row alone that has its key."""
+        """Insert a row, unless there is one with its key."""
         return self(self._insert(table).on_conflict_do_nothing(), *table.c.keys())
 
     def put(self, table: Table, *values: str) -> str:
-        """Insert a row, or set `values` of the row that has its key."""
+        """Insert a row, or set `values` of the row with its key."""
         statement = self._insert(table)
         changed = {name: statement.excluded[name] for name in values}
         return self(
@@ -361,7 +361,7 @@ class _Compiler:
         )
 
     def put_if(self, table: Table, value: str, other: Table, name: str) -> str:
-        """Do as `put` where there is a row in `other` with that `name`; else do nothing."""
+        """Insert or update as `put`, but only if a row of `other` has the parameter's value in column `name`."""
         # INSERT from SELECT, as VALUES takes no condition.
         row = [bindparam(f"{key}_", type_=column.type) for key, column in table.c.items()]
         statement = self._insert(table).from_select(table.c.keys(), select(*row).where(*_equal(other, [name])))
@@ -371,11 +371,11 @@ class _Compiler:
         return self(statement, *(f"{each}_" for each in (*table.c.keys(), name)))
 
     def raise_to(self, table: Table, value: str) -> str:
-        """Insert a row, or raise `value` of the row that has its key; one that is higher already stays."""
+        """Insert a row, or raise `value` of the row with its key; a higher value is not changed."""
         statement = self._insert(table)
         new = statement.excluded[value]
         return self(
-            # The condition is in the statement: writers of two marks need not know which of them commits first.
+            # The condition is in the statement, so that the order of commits of two marks does not matter.
             statement.on_conflict_do_update(
                 index_elements=list(table.primary_key), set_={value: new}, where=new > table.c[value]
             ),
@@ -391,13 +391,13 @@ def _equal(table: Table, names: Sequence[str]) -> list[ColumnElement[bool]]:
 
 
 def _bytes(column: ColumnElement[bytes]) -> ColumnElement[bytes]:
-    """Return a column's bytes, also where one bit of SQLite's file says that they are text: the driver fails at what is not UTF-8."""
+    """Cast a column to bytes: a damaged bit in SQLite's file may declare a value as text, and the driver fails if it is not UTF-8."""
     return cast(column, LargeBinary)
 
 
 def compile_statements(dialect: Dialect) -> Statements:
     """Return the statements for a dialect with positional parameters, compiled once."""
-    # Each store of a process needs the same statements, and compiling them is slow.
+    # All stores of a process need the same statements, and compiling them is slow.
     known = _compiled.get((dialect.name, dialect.paramstyle))
     if known is None:
         known = _compiled[dialect.name, dialect.paramstyle] = _compile(_Compiler(dialect))
@@ -450,7 +450,7 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "drop_mark": c.remove(MARK, "queue", "priority"),
         "put_mark": c.raise_to(MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
-        # Only while the queue exists: its ids were deleted with it, and a late write must not bring one back.
+        # Only while the queue exists: its ids were deleted with it, and a late write must not restore one.
         "put_queue_duplicate": c.put_if(duplicate, "until_ms", QUEUE, "number"),
         "forget_duplicates": c(
             delete(duplicate).where(*_equal(duplicate, _ADDRESS), duplicate.c.serial < serial),
@@ -475,7 +475,7 @@ def _for_branches(c: _Compiler) -> dict[str, str]:
         "find_branch": c(select(branch.c.number).where(*_equal(branch, xid)), *(f"{name}_" for name in xid)),
         "has_branch": c(select(branch.c.number).where(*_equal(branch, ["number"])), "number_"),
         "drop_branch": c.remove(branch, "number"),
-        # One statement for the commit of a branch, so that all its messages appear at once.
+        # One statement for the commit of a branch, so that all its messages become visible at once.
         "publish_branch": c(update(message).values(branch=null()).where(message.c.branch == number), "number_"),
         "drop_branch_entries": c(delete(ENTRY).where(ENTRY.c.message.in_(of_branch)), "number_"),
         "drop_branch_messages": c(delete(message).where(message.c.branch == number), "number_"),
@@ -542,7 +542,7 @@ def _for_queues(c: _Compiler) -> dict[str, str]:
         "drop_queue": c.remove(QUEUE, "number"),
         "has_queue": c(select(QUEUE.c.number).where(*_equal(QUEUE, ["number"])), "number_"),
         "last_message": c(select(func.max(MESSAGE.c.id))),
-        # The smallest id above the bound, so that gaps cost one query by the primary key.
+        # The smallest id above the bound, so that a gap costs one query by the primary key.
         "next_message": c(select(func.min(MESSAGE.c.id)).where(MESSAGE.c.id > after), "after_"),
         "drop_queue_messages": c(
             delete(MESSAGE).where(*_equal(MESSAGE, ["queue"]), _within(MESSAGE.c.id)), "queue_", *_BOUNDS
@@ -568,28 +568,28 @@ def _for_rows_set_aside(c: _Compiler) -> dict[str, str]:
     }
 
 
-# From an older schema to the present one, version by version.
+# Migrations from older schemas, version by version.
 
 _OF_DUPLICATES: Final = ("kind", "name", "temporary", "duplicate_id", "until_ms")
-_NUMBERED: Final = 3  # the version in which they have serials
+_NUMBERED: Final = 3  # the version since which duplicate ids have serials
 Migration = Callable[["Connection"], None]
-"""Changes the schema and what is in it, within the transaction of the connection."""
+"""A function that changes the schema and its data, in the transaction of the connection."""
 
 
 def _add_pipelines(connection: Connection) -> None:
-    """Make the tables of reader groups and staged units."""
+    """Create the tables of reader groups and staged units."""
     SCHEMA.create_all(connection, tables=[GROUP, RESERVED, STAGE, STAGE_MARKER])
 
 
 def _number_duplicates(connection: Connection) -> None:
-    """Give the ids of producers the serials that are their key now: those that are forgotten first have the lowest."""
+    """Give the duplicate ids the serials that are their key now: the ids that expire first get the lowest."""
     name = DUPLICATE.name
-    # By name: the present table has one more column, and another key.
+    # The columns are listed by name: the present table has one more, and another key.
     kept = _OF_DUPLICATES
     by_age = func.row_number().over(order_by=column("until_ms")).label("serial")
     old = str(select(*map(column, kept), by_age).select_from(table(name)))
-    # Not a temporary table: PostgreSQL has a right of its own for those, which users often
-    # lack, and the table ends with this transaction anyway.
+    # Not a temporary table: PostgreSQL has a separate privilege for those, which users often
+    # lack, and this table is dropped in the same transaction anyway.
     connection.execute(text(f"CREATE TABLE {name}_old AS {old}"))
     connection.execute(text(f"DROP TABLE {name}"))
     SCHEMA.create_all(connection, tables=[DUPLICATE])
@@ -602,26 +602,26 @@ def _number_duplicates(connection: Connection) -> None:
 
 
 def make_lost(connection: Connection, version: int) -> None:
-    """Make tables anew, as they were in `version`, that a store may have lost which is being saved, and that migrations change."""
+    """Create the tables of `version` that migrations change, and that the store being salvaged may have lost."""
     if version < _NUMBERED and not inspect(connection).has_table(DUPLICATE.name):
         columns = (Column(each, DUPLICATE.c[each].type) for each in _OF_DUPLICATES)
         Table(DUPLICATE.name, MetaData(), *columns).create(connection)
 
 
 FIRST: Final = 1
-"""The first version that there was."""
+"""The oldest version."""
 MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates}
-"""By the version that it starts from; it leads to the next one."""
+"""For each version, the migration to the next one."""
 BROUGHT: Final[Mapping[int, tuple[str, str]]] = {2: (GROUP.name, "number"), _NUMBERED: (DUPLICATE.name, "serial")}
-"""By version, a table and a column that it brought, which tell it of a store whose own note of it is lost."""
+"""For each version, a table and a column that it has added: they show the version of a store whose version number is lost."""
 
 
-# What is wanted of a store that is opened.
+# Opening a store.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """Which store a broker wants, and how."""
+    """A broker's request to open a store."""
 
     url: URL
     holder: str
@@ -631,11 +631,11 @@ class OpenRequest:
     waits: bool
     """Whether to wait while another broker holds it."""
     cancelled: Signal | None
-    """What ends that wait; None: nothing."""
+    """The signal that ends that wait; None: nothing ends it."""
     is_shared: bool
-    """Whether tables of others may stand beside its own."""
+    """Whether other applications' tables may be in the same database or schema."""
     keep_free_bytes: int
-    """How much of its disk is left for acknowledgements; a server's disk is the server's."""
+    """The space on the disk that is reserved for acknowledgements; not used for a server."""
 
 
 _log = logging.getLogger(__name__)
@@ -646,12 +646,12 @@ _REMEDY: Final = "Put a backup in its place, or, if it is a file of SQLite, save
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """How the last holder left the database."""
+    """The meta data of an opened database; `was_closed`: whether the last holder closed it cleanly."""
 
     epoch: int
-    """Of this opening."""
+    """The epoch of this opening."""
     opening: tuple[object, ...]
-    """What tells this opening from all others."""
+    """The identity of this opening, different from all others."""
     next_queue: int
     was_closed: bool
 
@@ -662,10 +662,10 @@ def prepare_schema(
     *,
     is_shared: bool,
 ) -> bool:
-    """Make the schema, or bring it to the present version; return whether it was there and left clean, or is new.
+    """Create the schema, or migrate it to the present version; return whether it is new or was closed cleanly.
 
-    `where` names the database in errors; `is_shared`: tables of others may stand beside ours. Until the transaction ends, nobody else
-    opens the database, nor commits to it together with an application. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
+    `where`: the name of the database, for errors; `is_shared`: other applications' tables may be there. Until the transaction ends,
+    there can be no other opening, and no joined transaction. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
     """
     names = set(inspect(connection).get_table_names())
     if META.name not in names:
@@ -674,8 +674,8 @@ def prepare_schema(
         first = {"one": 1, "product": PRODUCT, "version": VERSION, "next_queue": 1, "epoch": 0, "clean": True}
         connection.execute(insert(META).values(**first, holder=""))
         return True
-    # Locked, as an application's transaction on the last holder's store may just
-    # be writing that a queue has the next number.
+    # Locked, as an application's joined transaction with the last holder may just
+    # be raising the next number of a queue.
     found = select(META.c.product, META.c.version, META.c.clean).with_for_update()
     row: Any = connection.execute(found).first()
     if row is None:
@@ -694,7 +694,7 @@ def prepare_schema(
 
 
 def refuse_foreign(names: set[str], where: str, *, is_shared: bool) -> None:
-    """Raise `ForeignStoreError` if the schema must not be made where there are these tables, of which none has its meta data."""
+    """Raise `ForeignStoreError` if these tables, without that of the meta data, forbid creating the schema."""
     ours = sorted(name for name in names if name.startswith(PREFIX))
     if ours:
         raise ForeignStoreError(
@@ -716,17 +716,17 @@ def _migrate(connection: Connection, where: str, found: int) -> None:
                 f"{where} has schema {step}, which this pyjms cannot read any more: open it once with an older pyjms"
             )
         migration(connection)
-        # After each step, in the same transaction: a failing step leaves the store at the version that it had.
+        # After each step, in the same transaction: if a step fails, the store keeps its old version.
         connection.execute(update(META).values(version=step + 1))
         _log.info("%s: schema %d became schema %d", where, step, step + 1)
 
 
 def take(connection: Connection, holder: str, opening_of: Callable[[Connection], tuple[object, ...]]) -> Meta:
-    """Note that the database is open now, and by whom; return how it was left. `opening_of` is the database's."""
+    """Record a new opening and its holder; return the meta data. `opening_of` is the method of the database."""
     row: Any = connection.execute(select(META.c.next_queue, META.c.epoch, META.c.clean)).one()
-    # Two stores may have been opened equally often; the random part tells their openings apart.
+    # Two stores may have the same epoch; the random part makes their openings different.
     named = f"{holder}, opening {uuid.uuid4().hex[:12]}"
-    # Not clean from now on: an end without `close` must be seen by the next opening.
+    # Not clean from now on: the next opening must see an end without `close`.
     connection.execute(update(META).values(epoch=row.epoch + 1, clean=False, holder=named))
     return Meta(
         epoch=row.epoch + 1,

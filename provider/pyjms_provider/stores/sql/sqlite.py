@@ -1,4 +1,4 @@
-"""SQLite: a file with a write-ahead log, one connection that writes, others that read, and a lock file beside it."""
+"""SQLite: a file with a write-ahead log and a lock file; one connection writes, others read."""
 
 from __future__ import annotations
 
@@ -45,31 +45,31 @@ if TYPE_CHECKING:
 
 
 _CHECKED_WHOLE: Final = 100_000_000
-"""Up to how many bytes a database is checked as a whole: a second or less."""
+"""The largest size in bytes at which the whole database is checked: this takes at most a second."""
 _PATH: Final = 498
 _NAME: Final = 241
-"""How many bytes a path, and its last part, may have: SQLite takes 512, and file systems take 255, with what is put behind the name."""
+"""The longest path and file name in bytes: SQLite allows 512, and file systems 255, including suffixes such as that of the log."""
 _CONFIGURATION: Final = "pyjmsconf_meta"
-"""The table that a file has in which a broker's configuration is."""
+"""The table by which a file with a broker's configuration is recognized."""
 _LOG: Final = 4_000_000
-"""The bytes of the write-ahead log at which it has been carried over into the database, and begins anew."""
+"""The usual length in bytes of the write-ahead log at a restart after a checkpoint."""
 _ROOM: Final = 25
-"""So many logs must fit on the disk, or the log is left as it is."""
+"""The log is not lengthened in advance if the free space on the disk is less than this many logs."""
 
 
 def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
-    """Return the database, held, and how it was left. Raises as `open_journal`."""
+    """Open and lock the database; return it with its paging and its meta data. Raises as `open_journal`."""
     holder, path = describe_holder(request.holder), file_of(request.url)
     _check_names(path)
-    # Before the file is opened: two brokers that prepare one file at once could both believe that it is theirs.
+    # Before the file is opened: two brokers that prepare it at once could both believe that they hold it.
     lock = FileLock(f"{path}.lock", holder)
     acquire(lock.acquire, request.clock, waits=request.waits, cancelled=request.cancelled)
     try:
         with ExitStack() as undo:
             undo.callback(lock.release)
             files = OpenFiles(path, lock)
-            # This connection reads only. The engine's connections switch the file to a log
-            # of its own, which a foreign file must not get.
+            # This connection only reads. The engine's connections switch the file to a write-ahead
+            # log, which must not happen to a foreign file.
             first = files.connect(timeout=BUSY_MS / 1000)
             undo.callback(_let_go, first, files)
             _refuse_others(table_names(first), path, is_shared=request.is_shared)
@@ -83,11 +83,11 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
             database = SqliteDatabase(
                 engine, files, lock, request.synchronous, request.clock, keep_free_bytes=request.keep_free_bytes
             )
-            # The writer is open before `first` closes: the last connection to close
-            # deletes the log, and its length with it.
+            # The writer is opened before `first` is closed: the close of the last connection
+            # would delete the lengthened log.
             database.open_writer()
             first.close()
-            # From here on the database owns all of it, and its `close` undoes it.
+            # From here on the database owns all of these resources, and its `close` releases them.
             undo.pop_all()
     except SqliteDatabase.errors as error:
         raise understand(error, path) from error
@@ -95,15 +95,15 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
 
 
 def _let_go(first: sqlite3.Connection, files: OpenFiles) -> None:
-    """Close the last connection to a store that is not opened."""
+    """Close the last connection after a failed opening."""
     if files.has_failed:
-        # SQLite then copies nothing into the database, and the log stays for the broker that opens the file next.
+        # After an interrupt SQLite runs no checkpoint, and the log stays for the broker that opens the file next.
         first.interrupt()
     first.close()
 
 
 def _refuse_others(names: set[str], path: str, *, is_shared: bool) -> None:
-    """Raise `ForeignStoreError` if the tables of a file are those of others, or of a broker's configuration."""
+    """Raise `ForeignStoreError` if the file has tables of other applications, or of a broker's configuration."""
     if _CONFIGURATION in names:
         word = shlex.quote(path)
         raise ForeignStoreError(
@@ -116,9 +116,10 @@ def _refuse_others(names: set[str], path: str, *, is_shared: bool) -> None:
 
 
 def _check_names(path: str) -> None:
-    """Find that it is no file, or one with two names: neither the lock of one nor SQLite's log is known to who comes by the other.
+    """Raise `UnusableStoreError` if the path is too long, no file, or a file with several names (hard links).
 
-    Or a name that is too long for what comes beside it, of which SQLite would only say that it cannot be opened.
+    A program that uses another name finds neither the lock file nor SQLite's log. Of a path that is too long for the files beside it,
+    SQLite would only say that it cannot be opened.
     """
     for kind, name, most in ("path", path, _PATH), ("name", Path(path).name, _NAME):
         if (size := len(os.fsencode(name))) > most:
@@ -128,7 +129,7 @@ def _check_names(path: str) -> None:
     try:
         found = Path(path).stat()
     except OSError:
-        # A new file, or one that SQLite reports better than this function could.
+        # A new file, or an error that SQLite reports better.
         return
     if not stat.S_ISREG(found.st_mode):
         raise UnusableStoreError(
@@ -142,13 +143,13 @@ def _check_names(path: str) -> None:
 
 
 def _check_length(connection: Connection, path: str) -> None:
-    """Find that a file was cut short, unless the missing pages are in the write-ahead log.
+    """Raise `DamagedStoreError` if the file was truncated, unless the missing pages may be in the write-ahead log.
 
-    SQLite is asked what the header says: whoever opened and closed the file to read it would free all locks that this process
-    has there, also those of an application's connections.
+    The header is read by SQLite: opening and closing the file here would release all locks of this process on it, including those of
+    an application's connections.
     """
     with suppress(FileNotFoundError):
-        # After an unclean end the file may be shorter than its header says, until a checkpoint copies the log's pages.
+        # After an unclean end the file may be shorter than its header says, until a checkpoint copies pages of the log.
         if Path(f"{path}-wal").stat().st_size:
             return
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
@@ -169,15 +170,15 @@ def _prepare(engine: Engine, files: OpenFiles, holder: str, request: OpenRequest
     if found is not None:
         raise damaged(path, f"is damaged: {' '.join(found.split())}")
     if not was_clean:
-        # Another program may be running a checkpoint just now; a stand-by broker waits for it as it does for a holder.
+        # Another program may just be running a checkpoint; a stand-by broker waits for it as for a holder.
         acquire(lambda: _repair_log(engine, files), request.clock, waits=request.waits, cancelled=request.cancelled)
     with engine.begin() as connection:
-        # Last: a file that is refused above keeps the mark of a clean end that its last broker left.
+        # Last: if the file is refused above, it is still marked as closed cleanly by its last broker.
         return take(connection, holder, SqliteDatabase.opening_of)
 
 
 def _repair_log(engine: Engine, files: OpenFiles) -> None:
-    """Mend the log of a store that was not closed. Raises `HeldStoreError` while another program carries it over, and `StoreError`."""
+    """Repair the log of a store that was not closed. Raises `HeldStoreError` while another program runs a checkpoint, and `StoreError`."""
     with engine.begin():
         try:
             files.repair_log()
@@ -186,10 +187,10 @@ def _repair_log(engine: Engine, files: OpenFiles) -> None:
 
 
 def _check(connection: Connection, size: int) -> str | None:
-    """Return what is wrong with the database, or None.
+    """Check the store's tables; return what is wrong with the database, or None.
 
-    An application's tables are its own, whether the URL says that they may be there or not: they may be sorted by what only its program knows, or have rows
-    that break its rules, and cannot be checked here then.
+    Other applications' tables are not checked, even without pyjms_shared: they may use collations that only the application defines, or
+    have rows that violate its constraints.
     """
     # For a large table of messages the check would take many seconds at each
     # start, and recovery reads all its rows anyway.
@@ -205,42 +206,42 @@ def _check(connection: Connection, size: int) -> str | None:
 
 
 def _lengthen_log(engine: Engine, path: str) -> None:
-    """Have the write-ahead log grow once, now, and not with each of the first thousand commits.
+    """Lengthen the write-ahead log in advance, instead of with each of the first thousand commits.
 
-    Forcing a write is cheaper when the file does not become longer by it: 1.1 to 1.6 times as many commits a second. A
-    transaction that is rolled back leaves the length, and nothing else.
+    Forcing a write is cheaper if the file does not grow: 1.1 to 1.6 times as many commits a second. The file is lengthened by a
+    transaction that is rolled back, which has no other effect.
     """
-    # A longer log is only faster; on a full disk the space is worth more to messages.
+    # A longer log only makes commits faster; on a nearly full disk messages need the space.
     if shutil.disk_usage(Path(path).parent).free < _ROOM * _LOG:
         return
     lent = engine.raw_connection()
     cursor = lent.cursor()
     (pages,) = cursor.execute("PRAGMA cache_size").fetchone()
     try:
-        # A cache of ten pages: what does not fit is written to the log at once, committed or not.
+        # A cache of ten pages: all other pages are written to the log immediately, before the commit.
         cursor.execute("PRAGMA cache_size=10")
         cursor.execute("BEGIN IMMEDIATE")
         cursor.execute("CREATE TABLE pyjms_scratch (filling BLOB)")
         cursor.execute("INSERT INTO pyjms_scratch VALUES (zeroblob(?))", (_LOG,))
     except sqlite3.Error:
-        # The store works without; a bad disk is reported to the first writer.
+        # The store works without it; a bad disk is reported to the first writer.
         pass
     finally:
         lent.rollback()
-        # The connection goes back to the pool, and must read with the usual cache again.
+        # The connection goes back to the pool, and needs the usual cache again.
         cursor.execute(f"PRAGMA cache_size={pages}")
         lent.close()
 
 
 def _open_paging(path: str, request: OpenRequest) -> Paging:
-    """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
+    """Create the file of paged-out messages, next to the database, as temporary directories may be in memory."""
     paged = f"{path}-paged"
 
     def remove() -> None:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{paged}{suffix}").unlink(missing_ok=True)
 
-    # Paged-out messages do not outlive their broker, so a file of that name is what a broker left that was killed.
+    # Paged-out messages do not outlive their broker, so an existing file was left by a broker that was killed.
     try:
         remove()
     except OSError as error:
@@ -258,36 +259,36 @@ def _open_paging(path: str, request: OpenRequest) -> Paging:
     return Paging(database, remove)
 
 
-# Whether a disk has room for more messages: the last of it is left for acknowledging those that are there.
+# Free space on the disk: new messages are refused while space is short, so that stored ones can still be acknowledged.
 
 _log = logging.getLogger("pyjms.store")
 
 BELIEVED_MS: Final = 100
-"""For so long what was seen is believed, and until the next look at the files. To look at each write would cost as much as to encode a message."""
+"""How long a check of the disk is valid; it is repeated at the next check of the files after that. A check at each write would cost as much as encoding a message."""
 _MB: Final = 1_000_000
 
 
 class DiskSpace:
-    """What is left on the disk of one database. Used by who writes, one thread at a time.
+    """The free space on the disk of one database. Used by the writing thread, unless a method says otherwise.
 
-    SQLite needs room to delete, too: for its log, and to carry that over. A disk that messages had filled to the last byte
-    could not be emptied by receiving them.
+    SQLite also needs space to delete: for its log, and for checkpoints. If messages could fill the disk to the last byte, receiving
+    them could not empty it.
     """
 
     def __init__(self, path: str, keep_free_bytes: int) -> None:
-        """`keep_free_bytes`: so much is left; 0: nothing, and nobody looks."""
+        """`keep_free_bytes`: the reserved space; 0: none, and nothing is checked."""
         self._path = path
         self._keep_free_bytes = keep_free_bytes
         self.looked_ms = -math.inf if keep_free_bytes else math.inf
-        """When somebody has looked last, by the broker's clock."""
+        """The time of the last check, by the broker's clock."""
         self.is_short = False
         """Whether messages are to be refused."""
         self._room_within = 0
-        """How many bytes of the file were free when the disk was found short last."""
+        """The free bytes within the file when the disk was last found short."""
 
     def look(self, now_ms: float, cursor: sqlite3.Cursor | None) -> None:
-        """See how much there is. `cursor`: of a connection to the database; None: there is none."""
-        # Noted before the look: a failing look is repeated after `BELIEVED_MS`, and not with each write.
+        """Check the free space. `cursor`: of a connection to the database; None: there is none."""
+        # Set before the check: a failing check is repeated after `BELIEVED_MS`, and not with each write.
         self.looked_ms = now_ms
         was_short, self.is_short = self.is_short, self._is_short(cursor)
         if self.is_short and not was_short:
@@ -296,12 +297,12 @@ class DiskSpace:
             _log.info("PYJMS-STORE-7 the disk of %s has room for messages again", self._path)
 
     def check(self, cursor: sqlite3.Cursor) -> None:
-        """Look for who writes by another connection, that of `cursor`. Raises `StoreError` if messages are to be refused. Any thread."""
+        """Check the free space for a write on another connection, that of `cursor`. Raises `StoreError` if messages are to be refused. Any thread."""
         if self._keep_free_bytes and self._is_short(cursor):
             raise self.error()
 
     def is_low(self) -> bool:
-        """Return whether messages would be refused now, for who watches: nobody may have written since. Any thread."""
+        """Return whether messages would be refused now. For monitoring: the last check may be old if nothing was written since. Any thread."""
         try:
             return max(shutil.disk_usage(Path(self._path).parent).free, self._room_within) < self._keep_free_bytes
         except OSError:
@@ -309,9 +310,9 @@ class DiskSpace:
             return False
 
     def check_room(self, size: int) -> None:
-        """Look whether what is about to be written has room, of so many bytes, in the log and once more in the database. Raises `StoreError`.
+        """Check that there is space for a transaction of `size` bytes, in the log and again in the database. Raises `StoreError`.
 
-        For what may be larger than all that is left: SQLite would fill the disk with its log before it takes that back.
+        For transactions that may be larger than the free space: SQLite would fill the disk with its log before it rolls back.
         """
         try:
             free = shutil.disk_usage(Path(self._path).parent).free
@@ -333,7 +334,7 @@ class DiskSpace:
             (pages,) = cursor.execute("PRAGMA freelist_count").fetchone()
             (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
             # Pages of deleted messages are free within the file: on a full disk
-            # they take new messages without growing it.
+            # new messages can use them without growing it.
             self._room_within = pages * page_bytes
         except (OSError, sqlite3.Error):
             # The disk could not be asked; the write that follows reports its own error.
@@ -341,7 +342,7 @@ class DiskSpace:
         return self._room_within < self._keep_free_bytes
 
     def error(self) -> StoreError:
-        """Return why a message is refused."""
+        """Return the error for refused messages."""
         return StoreError(
             f"the disk of {self._path} is full: less than {self._keep_free_bytes / _MB:g} MB are left, which are kept for "
             "acknowledging messages (keep_free); nothing was written. Make room, or receive messages, and try again"
@@ -349,16 +350,16 @@ class DiskSpace:
 
 
 BUSY_MS: Final = 5000
-"""How long to wait for a lock that another program has on the database."""
+"""How long to wait for another program's lock on the database."""
 # Three `os.stat` in ten milliseconds are 0.2 % of the writer's time at most. A second instead would gain as little, and
 # lose a second's messages when somebody deletes the file.
 CHECK_MS: Final = 10
-"""For so long it is believed that the file is still where it was."""
+"""How long a check of the files is valid."""
 _TOGETHER: Final = 64
-"""So many messages at most are added by one statement: more threads seldom wait together."""
+"""The maximal number of messages added by one statement: seldom do more threads wait together."""
 _PAGE: Final = 4096
 _LONGEST_LOG: Final = 64_000_000
-"""The log is cut to so many bytes when it begins anew: a large transaction, or one that was taken back, would have the disk for as long as the broker runs."""
+"""The length to which the log is truncated at a restart: otherwise a large transaction, even one rolled back, would occupy the disk as long as the broker runs."""
 _OPENING: Final = "SELECT epoch, holder, (SELECT file FROM pragma_database_list WHERE name = 'main') FROM pyjms_meta"
 _NO_SUCH_NAME: Final = re.compile(r"^no such (table|column): |has no column named ")
 _LEVELS: Final = {
@@ -366,7 +367,7 @@ _LEVELS: Final = {
     Synchronous.NORMAL: ("NORMAL",) * 2,
     Synchronous.OFF: ("OFF",) * 2,
 }
-"""PRAGMA synchronous for writes that are forced, and for others."""
+"""PRAGMA synchronous for forced writes, and for others."""
 
 
 def make_engine(
@@ -377,13 +378,13 @@ def make_engine(
     erases: bool = False,
     checkpoints_in_commits: bool = False,
 ) -> Engine:
-    """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log.
+    """Return an engine with a write-ahead log, whose connections begin transactions explicitly.
 
-    `files` says which files these stay. `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
-    `checkpoints_in_commits`: SQLite carries the log over within commits. It tells nobody when the disk fails there, so it is for files that have nothing of a store's in them
-    but what is written by this engine, with one connection at a time.
+    `files` checks that the files are still the same. `erases`: deleted rows are overwritten even if this needs an extra write of a page.
+    `checkpoints_in_commits`: SQLite runs checkpoints within commits. It does not report a failure of the disk there, so this is only for
+    files that no store shares, and that this engine alone writes, with one connection at a time.
     """
-    # Readers are handed from thread to thread, one thread at a time, which the driver's own check would refuse.
+    # A reader is used by several threads, one at a time, which the driver's own check would refuse.
     options = {"timeout": BUSY_MS / 1000, "check_same_thread": False}
     engine = create_engine(url, connect_args=options, **POOL_OPTIONS)
     connect = (files or OpenFiles(str(url.database))).connect
@@ -394,15 +395,15 @@ def make_engine(
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
-        # The driver begins no transactions by itself, as BEGIN IMMEDIATE must be the first statement of a write.
+        # The driver must not begin transactions itself, as BEGIN IMMEDIATE must be the first statement of a write.
         connection.isolation_level = None
         cursor = connection.cursor()
-        # In this mode readers go on while the writer commits, and a commit forces one file, once.
+        # In this mode readers are not blocked by a commit, and a commit forces one file, once.
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={synchronous}")
         cursor.execute(f"PRAGMA secure_delete={'ON' if erases else 'FAST'}")
         if not checkpoints_in_commits:
-            # SQLite tells nobody when the disk fails in a checkpoint of its own; `Checkpoints` makes them.
+            # SQLite does not report a failure of the disk in an automatic checkpoint; `Checkpoints` runs them instead.
             cursor.execute("PRAGMA wal_autocheckpoint=0")
         cursor.close()
 
@@ -415,7 +416,7 @@ def make_engine(
 
 
 class SqliteDatabase(Database):
-    """One file. It stays the same file: one that was moved or deleted in the meantime is not written any more."""
+    """A store in one file. A file that was moved or deleted in the meantime is not written any more."""
 
     name: ClassVar[str] = "sqlite"
     is_local: ClassVar[bool] = True
@@ -447,14 +448,14 @@ class SqliteDatabase(Database):
         self._space = DiskSpace(path, keep_free_bytes)
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
-        """The one that writes; None: there is no connection."""
+        """The cursor of the writing connection; None: there is none."""
         self._lent: PoolProxiedConnection | None = None
         self._files = files
         self._checkpoints = Checkpoints(files, synchronous=self._unforced)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
         steps = batch.steps(self)
-        # A batch without rows is no transaction: SQLite would force nothing for it.
+        # For a batch without rows SQLite would force nothing.
         if steps:
             self._write(steps, self._forced if force else self._unforced, self._pages(steps))
 
@@ -463,12 +464,12 @@ class SqliteDatabase(Database):
         self._write(((self._add_message, rows),), self._forced, 2 + len(rows) // 2 + size // _PAGE)
 
     def _write(self, steps: Sequence[tuple[str, Collection[Row]]], level: str, pages: int) -> None:
-        """Execute statements with their rows in one transaction, at this level of PRAGMA synchronous. `pages`: of the log, as `_pages`."""
+        """Execute statements with their rows in one transaction. `level`: of PRAGMA synchronous; `pages`: as `_pages` returns it."""
         now_ms = self._clock.monotonic_ms()
-        # Before anything is written: a file that was moved or replaced is not this broker's any more.
+        # Before anything is written: a file that was moved or replaced no longer belongs to this broker.
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
-        # Only what adds messages is refused: acknowledgements must go on, as they are what makes room.
+        # Only new messages are refused: acknowledgements must go on, as they free space.
         if self._space.is_short and self._grow(steps):
             raise self._space.error()
         for _, rows in steps:
@@ -476,8 +477,8 @@ class SqliteDatabase(Database):
                 self._space.check_room(rows.size)
         try:
             cursor = self._cursor or self.open_writer()
-            # Before this commit: behind a hole in the log it would be confirmed,
-            # and lost with the power (decision 0108).
+            # Before this commit: after a hole in the log it would be confirmed,
+            # but lost at a power failure (decision 0108).
             if self._files.has_failed:
                 self._repair_log(cursor)
             # The level is a property of the connection, and the PRAGMA would cost
@@ -488,14 +489,14 @@ class SqliteDatabase(Database):
             statement, rows = steps[0]
             if len(steps) > 1 or type(rows) is PagedRows:
                 # IMMEDIATE takes the write lock now: a transaction that reads first could fail
-                # when it goes on to write (SQLITE_BUSY_SNAPSHOT).
+                # at its first write (SQLITE_BUSY_SNAPSHOT).
                 cursor.execute("BEGIN IMMEDIATE")
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
             elif len(rows) == 1:
-                # One statement outside a transaction is a transaction of its own,
-                # and costs one statement in place of three.
+                # A statement outside a transaction is its own transaction: one
+                # statement is executed instead of three.
                 cursor.execute(statement, *rows)
             elif len(rows) <= _TOGETHER and statement is self._add_message:
                 self._add_together(cursor, rows)
@@ -503,11 +504,11 @@ class SqliteDatabase(Database):
                 cursor.execute("BEGIN IMMEDIATE")
                 cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
-            # After the commit: a checkpoint that fails does not concern what was written.
+            # After the commit, which a failing checkpoint does not affect.
             self._checkpoints.wrote(pages, cursor)
         except self.errors as error:
             # Before `understand`, whose errors say that nothing was written: after
-            # a failed fsync the log may have the commit.
+            # a failed fsync the log may contain the commit.
             if self.leaves_doubt(error):
                 raise InDoubtError(
                     f"the disk of {self._path} failed when it was to keep what was written ({error}), so it is not known whether that is kept; "
@@ -515,12 +516,12 @@ class SqliteDatabase(Database):
                 ) from error
             raise self.understand(error) from error
         finally:
-            # An open transaction would keep all others from writing, also one that a second signal has ended.
+            # An open transaction, for instance one ended by a second signal, would block all other writers.
             if self._writer is not None and self._writer.in_transaction:
                 self._roll_back(self._writer)
 
     def _pages(self, steps: Sequence[tuple[str, Collection[Row]]]) -> int:
-        """Return about how many pages of the log these steps took."""
+        """Estimate the number of pages that these steps write to the log."""
         pages = 2
         for statement, rows in steps:
             pages += len(rows) // 2
@@ -529,7 +530,7 @@ class SqliteDatabase(Database):
         return pages
 
     def _repair_log(self, cursor: sqlite3.Cursor) -> None:
-        # This takes the write lock: an application may write the same file, and the log must not change meanwhile.
+        # BEGIN IMMEDIATE takes the write lock: an application may write the same file, and the log must not change meanwhile.
         cursor.execute("BEGIN IMMEDIATE")
         self.repair_log()
         cursor.execute("ROLLBACK")
@@ -557,10 +558,10 @@ class SqliteDatabase(Database):
             self._space.check(lent.cursor())
 
     def _add_together(self, cursor: sqlite3.Cursor, rows: Collection[Row]) -> None:
-        # Python's interpreter may change hands with each statement, with each row of `executemany`, and once more in
-        # `execute`, which asks for the last row's id.
+        # The interpreter may switch threads at each statement, at each row of `executemany`, and once more in `execute`,
+        # which reads the last row's id.
         count = len(rows)
-        # One statement text for each number of rows, as the driver caches compiled statements by their text.
+        # The texts are cached by the number of rows, as the driver caches compiled statements by their text.
         text = self._adding_several.get(count)
         if text is None:
             head, values, one = self._add_message.rpartition(" VALUES ")
@@ -572,17 +573,17 @@ class SqliteDatabase(Database):
         connection = self.engine.raw_connection()
         writer: sqlite3.Connection = connection.driver_connection  # type: ignore[assignment]
         connection.detach()
-        # The pool closes a connection that nothing refers to, also one that was detached.
+        # Referenced here, as the pool closes a connection without references, even a detached one.
         self._lent = connection
         self._writer, self._level = writer, "NORMAL"
         self._cursor = writer.cursor()
         self._cursor.execute(f"PRAGMA journal_size_limit={_LONGEST_LOG}")
-        # Now that a connection is open, the log exists; from here on it must stay the same file.
+        # While a connection is open, the log exists; from here on it must stay the same file.
         self._files.watch_log()
         return self._cursor
 
     def _roll_back(self, writer: sqlite3.Connection) -> None:
-        """Take back what was not committed. If even that fails the connection is thrown away, which does the same."""
+        """Roll back the open transaction. If this fails, close the connection, which has the same effect."""
         try:
             writer.execute("ROLLBACK")
         except sqlite3.Error:
@@ -592,8 +593,8 @@ class SqliteDatabase(Database):
         writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
         if writer is not None:
             if not self._files.has_log():
-                # SQLite then copies nothing into the database. It deletes a log of that
-                # name only if the database has all of this one.
+                # After an interrupt SQLite runs no checkpoint at the close, and deletes the log of that
+                # name only if the database already has all of this one.
                 writer.interrupt()
             self._files.unwatch_log()
             with suppress(sqlite3.Error):
@@ -614,9 +615,9 @@ class SqliteDatabase(Database):
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
-        # a damaged file may have text anywhere, and the driver fails at what is not UTF-8
+        # A damaged file may have text anywhere, and the driver fails at text that is not UTF-8.
         connection.text_factory = bytes
-        # One read transaction for all queries, so that messages and entries are of the same state.
+        # One read transaction for all queries, so that messages and entries are consistent.
         connection.execute("BEGIN")
         return lambda query: iter(connection.execute(query))
 
@@ -624,32 +625,32 @@ class SqliteDatabase(Database):
     def opening_of(connection: Connection) -> tuple[object, ...]:
         found = connection.exec_driver_sql(_OPENING).first()
         try:
-            # The inode is part of it: a copy of the file has the same epoch and holder, and is another store.
+            # The inode is included: a copy of the file has the same epoch and holder, but is another store.
             file = Path(found[-1]).stat() if found else None
         except OSError:
             file = None
         return () if found is None or file is None else (*found[:-1], file.st_dev, file.st_ino)
 
     def leaves_doubt(self, error: BaseException | None) -> bool:
-        # The log has the whole transaction: the next opening finds it there, unless something else is written before.
+        # The log may contain the whole transaction: the next opening finds it, unless something else is written before.
         return self._files.note(error)
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._path)
 
     def close(self) -> None:
-        # First, so that no thread copies the log while the last connection decides about it.
+        # First, so that no checkpoint runs while the last connection is closed.
         self._checkpoints.close()
         self.close_readers()
-        # Last: the last connection copies the log into the database and deletes it, and
-        # a writer's connection could keep it from that.
+        # The writer's connection is closed last: the last one copies the log into the database and
+        # deletes it, which the writer's can prevent (`_repair_at_end`, `_close_writer`).
         self.detect_failed_checkpoint()
-        # With the level OFF nothing need survive a loss of power, so there is nothing to repair.
+        # At the level OFF nothing need survive a power failure, so there is nothing to repair.
         if self._files.has_failed and self._forced != "OFF":
             self._repair_at_end()
         self._close_writer()
         if self._lock is not None:
-            # Last: another broker may open the file as soon as the lock is free.
+            # Last, as another broker may open the file as soon as the lock is free.
             self._lock.release()
 
     def _repair_at_end(self) -> None:
@@ -659,13 +660,13 @@ class SqliteDatabase(Database):
             if self._writer is not None:
                 with suppress(sqlite3.Error):
                     self._writer.rollback()
-                # SQLite then copies nothing into the database, and the log stays
-                # for the broker that opens the file next.
+                # After an interrupt SQLite runs no checkpoint at the close, and the log
+                # stays for the broker that opens the file next.
                 self._writer.interrupt()
 
 
 def damaged(path: str, what: str, *, has_messages: bool = True) -> DamagedStoreError:
-    """Return the error about a file that is damaged. `what`: how; `has_messages`: it is a store of messages."""
+    """Return the error about a damaged file. `what`: the damage; `has_messages`: it is a store of messages, not a configuration."""
     salvage = (
         f", or save what can be read with: pyjms broker salvage {shlex.quote(path)} NEW-FILE" if has_messages else ""
     )
@@ -673,7 +674,7 @@ def damaged(path: str, what: str, *, has_messages: bool = True) -> DamagedStoreE
 
 
 def understand(error: Exception, path: str, *, has_messages: bool = True) -> StoreError:
-    """Return what an error of SQLite on the file `path` means. `has_messages`: as for `damaged`."""
+    """Translate an error of SQLite about the file `path` into one that says what to do. `has_messages`: as for `damaged`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     # The low byte is the primary code; the rest says where in SQLite it happened.
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
@@ -682,7 +683,7 @@ def understand(error: Exception, path: str, *, has_messages: bool = True) -> Sto
             f"{path} is no database of SQLite, or its beginning was overwritten: nothing of it can be read. Name another file, which may "
             "be a new one, or put a backup in its place"
         )
-    # what is wrong with a name in the schema is found by nothing but the statement that needs it
+    # A damaged name in the schema is only noticed by a statement that needs it.
     if code == sqlite3.SQLITE_CORRUPT or _NO_SUCH_NAME.search(str(cause)):
         return damaged(path, f"is damaged: {cause}", has_messages=has_messages)
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
