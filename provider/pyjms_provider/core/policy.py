@@ -1,6 +1,6 @@
-"""What the owner of a broker chooses for a queue: its type, limits, redelivery, times, consumers; checked once, when made.
+"""Queue policies: type, limits, redelivery, times and consumers of a queue, as its owner chooses them; validated once, when made.
 
-A policy says what is wanted and does nothing. `queue_rules.py` and the machines beside it do what it says.
+A policy only has values. `queue_rules.py` and the modules beside it apply them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mi
 
 
 def read_bytes(text: str) -> int | None:
-    """Return the number of bytes, None: the text is none. The unit may be left out: it is bytes then."""
+    """Return the number of bytes, None: the text is not one. Without a unit it is in bytes."""
     match = re.fullmatch(r"([0-9]{1,19})\s*([a-zA-Z]*)", text)
     unit = None if match is None else _UNITS.get(match[2].lower())
     return None if match is None or unit is None else int(match[1]) * unit
 
 
 MAXIMUM_FAILURES = 7
-"""One and six more, which is what ported programs know."""
+"""One delivery and six redeliveries, the usual limit of JMS providers to which programs were written."""
 
 MAXIMUM_DELIVERIES = 10
-"""As Artemis has it: else a message that nobody can process would come again for ever."""
+"""As in Artemis: without a limit a poison message would be redelivered for ever."""
 
 _LONG_MAX = 2**63 - 1
 _PRIORITIES = 10
@@ -40,20 +40,20 @@ _TOPIC = "topic://"
 
 
 class PolicyError(ProviderError):
-    """A policy asks for what cannot be; the text names the field and what to write instead."""
+    """An invalid policy; the text names the field and a remedy."""
 
     code = "PYJMS-POLICY"
 
 
 class QueueType(Enum):
-    """In which order messages leave a queue, and which of them stay."""
+    """The order in which messages leave a queue, and which of them stay."""
 
     STANDARD = "standard"
     """By JMS priority, then by age (JMS 1.1 §3.4.10)."""
     PRIORITY = "priority"
     """The same with fewer levels of priority; with one level, strictly by age."""
     LAST_VALUE = "last_value"
-    """As standard, but a newer message of the same key takes the place of an older one."""
+    """As standard, but a newer message of the same key replaces an older one."""
     SORTED = "sorted"
     """By the value of a property, the smallest first, then by age."""
 
@@ -61,23 +61,23 @@ class QueueType(Enum):
 
 
 class Overflow(Enum):
-    """What happens when a message comes to a queue that is full."""
+    """The behaviour of a full queue when a message is sent to it."""
 
     REJECT = "reject"
     """The sender gets an error (ResourceAllocationException)."""
     BLOCK = "block"
     """The sender waits for room."""
     RING = "ring"
-    """The oldest message that nobody holds goes."""
+    """The oldest message that is not held is dropped."""
     FLOW_TO_DISK = "flow_to_disk"
-    """The message is taken, and lies on the disk until it is wanted; a broker with a store can do that."""
+    """The message is accepted, and stays on the disk until it is needed; requires a broker with a store."""
 
     __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePolicy:
-    """All that can be chosen for one queue. Every time is in milliseconds; 0 means "no limit" unless a field says otherwise.
+    """The settings of one queue. Every time is in milliseconds; 0 means "no limit" unless a field says otherwise.
 
     Raises `PolicyError` when a value is out of range or two values exclude each other.
     """
@@ -86,7 +86,7 @@ class QueuePolicy:
     priorities: int = _PRIORITIES
     """Levels of a `priority` queue, 1 to 10."""
     key: str | None = None
-    """The property by which a `last_value` or `sorted` queue tells messages apart; None for other types."""
+    """The property that distinguishes messages of a `last_value` or `sorted` queue; None for other types."""
 
     max_messages: int = 0
     max_bytes: int = 0
@@ -96,41 +96,41 @@ class QueuePolicy:
     """How long a sender waits for room with `block`; then it gets the error of `reject`."""
 
     exclusive: bool = False
-    """One consumer gets all messages; the next one takes its place when it ends."""
+    """One consumer gets all messages; when it ends, the next one takes over."""
     groups: bool = False
-    """Messages of one JMSXGroupID go to one consumer."""
+    """Messages of one JMSXGroupID are delivered to one consumer."""
     non_destructive: bool = False
     """Consumers see every message and take none: messages leave by age, limits or an administrator."""
     paused: bool = False
-    """Messages come in, and none goes out."""
+    """Messages are accepted, and none is delivered."""
 
     max_deliveries: int = MAXIMUM_DELIVERIES
-    """So often a message is delivered, whatever gave it back, before it becomes a dead letter."""
+    """How often a message is delivered, for whatever reason it was released, before it becomes a dead letter."""
     max_failures: int = MAXIMUM_FAILURES
     """The same for a message that its listener fails on, by raising (JMS 1.1 §4.5.2); the lower of both counts."""
     redelivery_delay_ms: int = 0
-    """How long a message that was given back stays away; 0: as long as the host says (`HostPolicy.back_off_ms`)."""
+    """The delay before a released message is redelivered; 0: the host's (`HostPolicy.back_off_ms`)."""
     redelivery_multiplier: float = 1.0
-    """By this the delay grows with each delivery."""
+    """The factor by which the delay grows with each delivery."""
     max_redelivery_delay_ms: int = 0
     non_blocking_redelivery: bool = False
-    """Whether an exclusive queue, or a group, goes on with later messages while one waits for its redelivery delay, out of order."""
+    """Whether an exclusive queue, or a group, delivers later messages, out of order, while one waits for its redelivery delay."""
     dead_letter: str = "DLQ"
     """The queue of this queue's dead letters."""
     expiry_queue: str | None = None
-    """The queue that expired messages go to, another one than itself; None: they are dropped."""
+    """The queue that expired messages are moved to, another one than the queue itself; None: they are dropped."""
 
     min_time_to_live_ms: int = 0
     max_time_to_live_ms: int = 0
     delivery_mode: int | None = None
-    """1 or 2: taken instead of what the sender says (JMS 1.1 §3.4.12), as are the next two; None: the sender decides."""
+    """1 or 2: overrides the sender's value (JMS 1.1 §3.4.12), as do the next two; None: the sender decides."""
     priority: int | None = None
     time_to_live_ms: int | None = None
 
     duplicate_window_ms: int = 300_000
     """How long a producer's duplicate id is remembered."""
     duplicate_count: int = 20_000
-    """How many of them are remembered; 0: none, so that duplicates are not looked for."""
+    """How many of them are remembered; 0: none, so that duplicates are not detected."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -170,7 +170,7 @@ class QueuePolicy:
         if unknown:
             raise PolicyError(f"a queue's policy has no {min(unknown)}; it has: {', '.join(sorted(_NAMES))}")
         for name, kind in (("type", QueueType), ("overflow", Overflow)):
-            # URLs, files and management have texts only.
+            # URLs, files and management only have texts.
             if isinstance(changes.get(name), str):
                 changes[name] = _member(name, kind, changes[name])
         if isinstance(changes.get("max_bytes"), str):
@@ -183,7 +183,7 @@ class QueuePolicy:
 
     @classmethod
     def from_json(cls, text: str) -> QueuePolicy:
-        """Read what `to_json` wrote, or a person: fields that are left out have their defaults. Raises `PolicyError`."""
+        """Read the JSON of `to_json`, or of a person: fields that are left out have their defaults. Raises `PolicyError`."""
         try:
             read = json.loads(text)
         except ValueError as error:
@@ -194,7 +194,7 @@ class QueuePolicy:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> QueuePolicy:
-        """Make a policy of plain values; fields that are left out have their defaults. Raises `PolicyError`."""
+        """Make a policy from a mapping of values; fields that are left out have their defaults. Raises `PolicyError`."""
         return cls().altered(**values)
 
 
@@ -244,7 +244,7 @@ def _check_types(policy: QueuePolicy) -> None:
 
 
 def _contradictions(policy: QueuePolicy) -> list[str]:
-    """Return what excludes each other, each with the remedy."""
+    """Return the contradictions between fields, each with the remedy."""
     keyed = policy.type in {QueueType.LAST_VALUE, QueueType.SORTED}
     delays = 0 < policy.max_redelivery_delay_ms < policy.redelivery_delay_ms
     lives = 0 < policy.max_time_to_live_ms < policy.min_time_to_live_ms
@@ -304,19 +304,19 @@ def _bytes(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePolicies:
-    """Which policy a queue has that was not made with one of its own. The first pattern that matches counts.
+    """The policies of queues that were not made with one of their own. The first pattern that matches counts.
 
-    A pattern is a glob on the queue's name (``orders.*``), or, after ``topic://``, on the name of a topic: it is then
-    for the subscriptions of that topic. Raises `PolicyError` for a subscription that would stop its publishers.
+    A pattern is a glob on the queue's name (``orders.*``), or, after ``topic://``, on the name of a topic: it then
+    applies to the subscriptions of that topic. Raises `PolicyError` for a subscription that would stop its publishers.
     """
 
     default: QueuePolicy = QueuePolicy()
     subscriptions: QueuePolicy = QueuePolicy()
-    """Of subscriptions whose topic no pattern names."""
+    """For subscriptions whose topic no pattern names."""
     patterns: tuple[tuple[str, QueuePolicy], ...] = ()
 
     def __post_init__(self) -> None:
-        # Checked where policies are given, as no client could be told later: a publisher knows nothing of subscribers.
+        # Checked when policies are given, as no client could get the error later: a publisher knows nothing of subscribers.
         of_topics = [("subscriptions", self.subscriptions)]
         of_topics += [(pattern, policy) for pattern, policy in self.patterns if pattern.startswith(_TOPIC)]
         for name, policy in of_topics:
@@ -334,7 +334,7 @@ class QueuePolicies:
         return (self.default, self.subscriptions, *(policy for _, policy in self.patterns))
 
     def for_queue(self, name: str) -> QueuePolicy:
-        """Return the policy of the queue `name`: the queue that takes what has expired for all drops what expires there."""
+        """Return the policy of the queue `name`: the expiry queue of all queues drops the messages that expire in itself."""
         found = (
             each for pattern, each in self.patterns if not pattern.startswith(_TOPIC) and fnmatchcase(name, pattern)
         )

@@ -1,12 +1,12 @@
-"""What a message must pass on its way in: overrides, duplicates, room. Most messages pass none of it, and never come here.
+"""Admission control of messages that are sent: overrides, duplicates, capacity. Most messages need none of it, and are never checked here.
 
-The controller's lock guards its caches of duplicate ids; it is taken alone. Waiting for room is done without any lock,
-and ends when there is room, in time, or when the session or its connection or broker closes.
+The controller's lock guards its caches of duplicate ids; it is taken alone. A sender waits for room without any lock,
+until there is room, its time is over, or its session, connection or broker closes.
 
-A producer may name what it sends by an id. An id is *claimed* when its message comes, *marked* with its serial when that is about to be written, and
-*confirmed* when the message is safe and visible: at once, or with its transaction. A second message with a confirmed id is dropped, as its first one has
-arrived. While the first is in an open transaction nobody knows that, so the second is refused with an error: to drop it would lose the message if that
-transaction rolled back.
+A producer may give its messages duplicate ids. An id is *claimed* when its message is sent, *marked* with a serial when that is about to be written, and
+*confirmed* when the message is safe and visible: at once, or with its transaction. A second message with a confirmed id is dropped, as the first one has
+arrived. While the first is in an open transaction its arrival is uncertain, so the second is refused with an error: if it were dropped, and that
+transaction rolled back, the message would be lost.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 
-# What becomes of a message on its way into a queue: headers that the owner overrides, and the time it is for.
+# Overrides and delivery time: the headers that the owner of a queue sets, and the time for which a message is sent.
 
 DELIVER_AT = "JMS_pyjms_deliverAt"
-"""The long property by which a producer says when a message is for: milliseconds since 1970 UTC."""
+"""The long property by which a producer sets the delivery time: milliseconds since 1970 UTC."""
 
 
 def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Envelope:
-    """Return the message with the headers that the queue's owner has chosen (JMS 1.1 §3.4.12).
+    """Return the message with the headers that the queue's owner has set (JMS 1.1 §3.4.12).
 
-    A chosen time to live counts from now. Then the bounds hold: a message lives at least, and at most, as long as they
-    say; one that would never expire lives as long as the upper bound. No time is later than the last that a long holds.
+    An overriding time to live counts from now. Then the bounds apply: a message lives at least the lower, and at most the upper
+    one; a message that would never expire gets the upper bound. No time exceeds the largest long.
     """
     expiration_ms = envelope.expiration_ms
     if policy.time_to_live_ms is not None:
@@ -70,7 +70,7 @@ def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Enve
 
 
 def deliver_at_ms(envelope: Envelope) -> int:
-    """Return when the message is for; 0: at once. Raises `ProviderError` for a property that is no time."""
+    """Return the delivery time of the message; 0: at once. Raises `ProviderError` for a property that is no time."""
     value = envelope.properties.get(DELIVER_AT)
     if value is None:
         return 0
@@ -82,11 +82,11 @@ def deliver_at_ms(envelope: Envelope) -> int:
     return int(value)
 
 
-# A message that may come in, what is held for it until it has, and how long its sender waits.
+# Send permits: the reservations for a message until it is enqueued, and its sender's timeout.
 
 
 class SendTimeout:
-    """How long a sender waits for room: until somebody says that it is over."""
+    """How long a sender waits for room: until `end` is called."""
 
     __slots__ = ("is_over", "signal")
 
@@ -101,7 +101,7 @@ class SendTimeout:
 
 
 class DuplicateClaim:
-    """The id of one message that is on its way; its end must be told, once or more often."""
+    """The duplicate id of one message that is being sent; `end` must be called, once or more often."""
 
     __slots__ = ("_controller", "address", "channel", "duplicate_id", "is_kept", "mark", "window")
 
@@ -114,21 +114,21 @@ class DuplicateClaim:
         *,
         is_kept: bool,
     ) -> None:
-        """`channel`: where the message goes, at `address`; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
+        """`channel`: the destination of the message, at `address`; `is_kept`: it is PERSISTENT, so a journal stores its id, too."""
         self._controller = controller
         self.duplicate_id = duplicate_id
         self.address = address
         self.channel = channel
         self.is_kept = is_kept
         self.window: DuplicateIdCache | None = None
-        """What remembers the ids of its destination; the controller's lock guards it. None: the id is not claimed yet."""
+        """The cache of its destination's ids; the controller's lock guards it. None: the id is not claimed yet."""
         self.mark: DuplicateMark | None = None
-        """What a journal writes together with the message; None: it is in a transaction that has not begun to commit."""
+        """The mark to be written together with the message; None: it is in a transaction that has not begun to commit."""
 
     def mark_commit(self) -> DuplicateMark | None:
-        """Return what a journal writes with a commit that begins now; None: nothing, as the message is not kept, or its queue has ended.
+        """Return the mark to be written with a commit that begins now; None: none, as the message is not durable, or its queue has ended.
 
-        Anew each time: who decides about a branch may do so again much later.
+        A new one for each call: a branch may be decided again much later.
         """
         if not self.is_kept:
             return None
@@ -139,31 +139,31 @@ class DuplicateClaim:
         return None if kept is None else self._controller.mark(self, kept.number)
 
     def end(self, *, arrived: bool) -> None:
-        """Hear whether the message has arrived. May be repeated, with the same answer."""
+        """Record whether the message has arrived. May be repeated, with the same answer."""
         self._controller.end_claim(self, arrived)
 
 
 @dataclass(slots=True)
 class SendPermit:
-    """A message that may come in."""
+    """The permit to send one message."""
 
     envelope: Envelope
     deliver_at_ms: int
     duplicate: DuplicateClaim | None
     room: tuple[Queue, CapacityReservation] | None
-    """The queue that holds room for it, and for whom."""
+    """The queue that reserves room for it, and the reservation."""
     has_arrived: bool = False
-    """Whether its channel has taken it; a journal then keeps it, if it is kept, or it is in its transaction."""
+    """Whether its channel has enqueued it; it is then in the journal, if it is durable, or in its transaction."""
 
     @property
     def mark(self) -> DuplicateMark | None:
-        """What a journal must keep together with the message."""
+        """The mark to be written together with the message."""
         return None if self.duplicate is None else self.duplicate.mark
 
     def hand_over(
         self, channel: Queue | Topic, reference: MessageReference, transaction: UnitOfWork | None = None
     ) -> None:
-        """Have `channel` take the message over, into the room that was held for it. Raises as `Channel.enqueue`."""
+        """Have `channel` enqueue the message, into the reserved room. Raises as `Channel.enqueue`."""
         if self.room is None:
             channel.enqueue(reference, transaction)
         else:
@@ -174,9 +174,9 @@ class SendPermit:
         self.has_arrived = True
 
     def end(self, transaction: UnitOfWork | None) -> None:
-        """Give back what is still held for the message, as it has come in, or does not come. May be repeated.
+        """Release the reservations that remain, as the message was enqueued, or is not sent. May be repeated.
 
-        Whether what came in has arrived is the transaction's affair, if there is one.
+        If there is a transaction, that decides whether an enqueued message has arrived.
         """
         if self.room is not None:
             queue, request = self.room
@@ -191,10 +191,10 @@ class SendPermit:
 
 
 class AdmissionController:
-    """Lets messages into the destinations of one virtual host."""
+    """Admission control for the destinations of one virtual host."""
 
     def __init__(self, clock: Clock, trace: MessageTrace | None = None) -> None:
-        """`trace` hears of messages that do not come in."""
+        """`trace` records messages that are refused."""
         self._clock = clock
         self._trace = trace
         self._lock = Lock()
@@ -209,14 +209,14 @@ class AdmissionController:
         patience: SendTimeout | None,
         transaction: UnitOfWork | None = None,
     ) -> SendPermit | None:
-        """Return what may come in; None for a duplicate of a message that has arrived. May wait for room.
+        """Return the permit for a message; None for a duplicate of a message that has arrived. May wait for room.
 
-        It does not wait for room that only the end of its own transaction can make.
+        It does not wait for room that only the end of its own transaction can free.
 
-        Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for properties that make no sense.
+        Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for invalid properties.
         """
         policy = channel.policy
-        # Overrides come first, since a changed delivery mode decides whether the id is kept, too.
+        # Overrides first, since a changed delivery mode decides whether the id is durable, too.
         if policy.changes_messages:
             envelope = with_overrides(envelope, policy, self._clock.time_ms())
         at_ms = deliver_at_ms(envelope)
@@ -247,7 +247,7 @@ class AdmissionController:
     # Duplicates
 
     def claim_again(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim | None:
-        """Hold the producer's id of a message that is in a branch in doubt, as its first send did; before the host is used."""
+        """Claim the duplicate id of a message in a branch in doubt, as its first send did; before the host is used."""
         policy = channel.policy
         if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
             return None
@@ -255,7 +255,7 @@ class AdmissionController:
         return claim if self._claim(claim, marks=False) else None
 
     def _claim(self, claim: DuplicateClaim, *, marks: bool) -> bool:
-        """Have `claim` hold its id; return False if a message with that has arrived. Raises `ResourceError`.
+        """Claim the id; return False if a message with it has arrived. Raises `ResourceError`.
 
         `marks`: its message is written at once, and not with the commit of a transaction.
         """
@@ -274,26 +274,26 @@ class AdmissionController:
         return sighting is DuplicateStatus.NEW
 
     def mark(self, claim: DuplicateClaim, queue: QueueNumber | None) -> DuplicateMark:
-        """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0124)."""
+        """Return the mark of a claim that is about to be written, for that queue: its id is remembered from now on (decision 0124)."""
         with self._lock:
             assert claim.window is not None, "it is claimed"
             # A commit that is tried again must not move the time of an id that has arrived.
             if claim.mark is not None and not claim.window.is_claimed(claim.duplicate_id, claim):
                 return claim.mark  # it has arrived
-            # Of a destination that was destroyed: its window does not know what that of the next one of its name remembers.
+            # Not for a destination that was destroyed: its cache does not know the ids of the next one of that name.
             is_kept = self._windows.get(claim.address) is claim.window
             return self._mark(claim, claim.window, queue, is_kept=is_kept)
 
     def _mark(
         self, claim: DuplicateClaim, window: DuplicateIdCache, queue: QueueNumber | None, *, is_kept: bool
     ) -> DuplicateMark:
-        """Return the mark of a claim, which keeps it. The lock is held."""
+        """Make, set and return the mark of a claim. The lock is held."""
         mark = window.mark(claim.duplicate_id, self._clock.time_ms(), next(self._serials), queue, is_kept=is_kept)
         claim.mark = mark
         return mark
 
     def _window(self, address: Address, policy: QueuePolicy) -> DuplicateIdCache:
-        """Return the window of a destination. The lock is held."""
+        """Return the cache of a destination. The lock is held."""
         window = self._windows.get(address)
         if window is None:
             window = DuplicateIdCache(address, policy.duplicate_window_ms, policy.duplicate_count)
@@ -305,7 +305,7 @@ class AdmissionController:
         return window
 
     def end_claim(self, claim: DuplicateClaim, arrived: bool) -> None:
-        """Hear how a claim has ended. May be repeated, with the same answer."""
+        """Record how a claim has ended. May be repeated, with the same answer."""
         with self._lock:
             window = claim.window
             if window is None:
@@ -313,18 +313,18 @@ class AdmissionController:
             if not arrived:
                 window.drop(claim.duplicate_id, claim)
                 return
-            # Nothing of a message that no journal keeps was written, so that it has no mark yet if it was in a transaction.
+            # A message that is not durable was not written, so it has no mark yet if it was in a transaction.
             mark = claim.mark or self._mark(claim, window, None, is_kept=False)
             window.confirm(mark, self._clock.monotonic_ms())
 
     def restore(self, marks: Iterable[DuplicateMark], last_serial: int) -> None:
-        """Remember what a journal has kept; before the host is used. `last_serial`: the highest that it knows, 0 if it knows none."""
+        """Restore the ids that a journal has stored; before the host is used. `last_serial`: the highest in the journal, 0 if there is none."""
         self._serials = count(last_serial + 1)
         for mark in marks:
             self._restored.setdefault(mark.address, []).append(mark)
 
     def forget(self, address: Address) -> None:
-        """Forget a destination that was destroyed."""
+        """Drop the cache of a destination that was destroyed."""
         with self._lock:
             self._windows.pop(address, None)
             self._restored.pop(address, None)
@@ -334,11 +334,11 @@ class AdmissionController:
     def _claim_room(
         self, queue: Queue, admission: SendPermit, patience: SendTimeout | None, transaction: UnitOfWork | None
     ) -> None:
-        """Hold room for a message, if its queue has it held."""
+        """Reserve room for a message, if its queue requires it."""
         # A ring makes room by itself, and a queue that flows to disk needs none in memory.
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return
-        # Measured only where bytes are limited: that walks over all properties.
+        # Measured only where bytes are limited, as that walks over all properties.
         size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0
         waiting = CapacityReservation(Signal() if patience is None else patience.signal, size)
         admission.room = queue, waiting
@@ -359,7 +359,7 @@ class AdmissionController:
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")
-                # Only the end of this transaction could make room,
+                # Only the end of this transaction could free room,
                 # and the thread that would end it would wait here for ever.
                 if transaction is not None and _is_filled_by(queue.policy, transaction.held_in(queue), waiting.size):
                     raise _full(
@@ -372,12 +372,12 @@ class AdmissionController:
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
             raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
         finally:
-            # Also after an error: a sender that has gone would keep those behind it waiting.
+            # Also after an error: an absent sender would keep those behind it waiting.
             queue.stop_waiting(waiting)
 
 
 def _is_filled_by(policy: QueuePolicy, held: tuple[int, int], size: int) -> bool:
-    """Whether a transaction holds so much of a queue that there is no room for its next message before it ends."""
+    """Return whether a transaction holds so much of a queue that its next message has no room before it ends."""
     messages, total = held
     if not messages:
         return False
@@ -393,20 +393,20 @@ def _full(queue: Queue, remedy: str) -> QueueFullError:
 
 
 def _claim_of(controller: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
-    """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
+    """Return the claim for a message's id, not yet claimed. Raises `ProviderError` when the id is no text."""
     # A NON_PERSISTENT message is lost with the broker, so its id must not be remembered beyond that.
     is_kept = envelope.delivery_mode == 2
     return DuplicateClaim(controller, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)
 
 
 DUPLICATE_ID = "JMS_pyjms_duplicateId"
-"""The string property by which a producer names what it sends."""
+"""The string property with a producer's duplicate id."""
 _FORGOTTEN_TOGETHER: Final = 1_000
-"""After so many ids a journal hears which it may forget, or after a twentieth of those that are remembered, if that is more."""
+"""After this many ids, or a twentieth of the remembered ones if that is more, a mark tells the journal which it may remove."""
 
 
 class DuplicateStatus(Enum):
-    """What is known of an id."""
+    """The status of an id."""
 
     NEW = "it was not seen within the window, and is claimed now"
     CLAIMED = "a message with it is in a transaction that has not ended"
@@ -414,7 +414,7 @@ class DuplicateStatus(Enum):
 
 
 def duplicate_id(envelope: Envelope) -> str:
-    """Return the id that the producer chose. Raises `ProviderError` when it is no text."""
+    """Return the duplicate id of a message. Raises `ProviderError` when it is no text."""
     value = envelope.properties[DUPLICATE_ID]
     if not isinstance(value, str) or not value:
         raise ProviderError(f"{DUPLICATE_ID} is {value!r}; set it as a string property that is not empty")
@@ -422,11 +422,11 @@ def duplicate_id(envelope: Envelope) -> str:
 
 
 class _Claimed(NamedTuple):
-    """An id whose message is on its way."""
+    """An id whose message is being sent."""
 
     claimant: object | None
     serial: int | None
-    """None: it is not marked yet; a transaction's are when it commits."""
+    """None: it is not marked yet; in a transaction this happens at the commit."""
 
 
 class DuplicateIdCache:
@@ -440,18 +440,18 @@ class DuplicateIdCache:
         self.window_ms = window_ms
         self.most = most
         self._seen: OrderedDict[str, tuple[DuplicateMark, float]] = OrderedDict()
-        """Each with the end of its time, by the monotonic clock: a clock on the wall that is set makes no id forgotten, nor remembered for ever."""
+        """Each with its expiry by the monotonic clock: a changed wall clock makes no id forgotten early, nor remembered for ever."""
         self._claimed: dict[str, _Claimed] = {}
         self._marked = 0
-        """How many marks a journal has got since it last heard what it may forget."""
+        """How many marks were made since the journal was last told which it may remove."""
         self._forgets_below = 0
-        """Not 0: a journal is to hear it, with each mark until one of them has arrived."""
+        """Not 0: to be told to the journal with each mark until one of them is confirmed."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def claim(self, identity: str, now_ms: float, claimant: object | None = None) -> DuplicateStatus:
-        """Return what is known of an id at `now_ms`, by the monotonic clock; a NEW one is claimed by `claimant`, and must be marked and
+        """Return the status of an id at `now_ms`, by the monotonic clock; a NEW one is claimed by `claimant`, and must be marked and
         confirmed, or dropped, later.
         """
         self._forget_old(now_ms)
@@ -464,22 +464,22 @@ class DuplicateIdCache:
         return DuplicateStatus.NEW
 
     def is_claimed(self, identity: str, claimant: object) -> bool:
-        """Whether `claimant` claims an id, which is neither confirmed nor dropped."""
+        """Return whether `claimant` claims an id, which is neither confirmed nor dropped."""
         claimed = self._claimed.get(identity)
         return claimed is not None and claimed.claimant is claimant
 
     def mark(
         self, identity: str, now_ms: int, serial: int, queue: QueueNumber | None = None, *, is_kept: bool = True
     ) -> DuplicateMark:
-        """Return the mark of a claimed id. `is_kept`: a journal must keep it together with the message, for that queue.
+        """Return the mark of a claimed id. `is_kept`: it is to be written together with the message, for that queue.
 
-        `now_ms`: by the clock on the wall, as the mark may outlive the process; `serial`: higher than all before, as what nobody remembers is told by serials.
+        `now_ms`: by the wall clock, as the mark may outlive the process; `serial`: higher than all before, as forgotten ids are told to the journal by serials.
         """
         self._claimed[identity] = _Claimed(self._claimed[identity].claimant, serial)
         below = 0
         if is_kept:
             self._marked += 1
-            # Seldom, as finding the lowest serial looks at all that is remembered.
+            # Seldom, as finding the lowest serial looks at all remembered ids.
             if not self._forgets_below and self._marked >= max(_FORGOTTEN_TOGETHER, len(self._seen) // 20):
                 seen = (each.serial for each, _ in self._seen.values())
                 marked = (each.serial for each in self._claimed.values() if each.serial is not None)
@@ -489,20 +489,20 @@ class DuplicateIdCache:
 
     def confirm(self, mark: DuplicateMark, now_ms: float) -> None:
         """Remember the id of a message that has arrived, by the monotonic clock at `now_ms`. May be repeated."""
-        # A journal has it now, so it need not be said with the next mark.
-        # A mark whose write failed leaves it to be said.
+        # The journal has it now, so the next mark need not repeat it.
+        # After a mark whose write failed, it is repeated.
         if mark.forgets_below and mark.forgets_below == self._forgets_below:
             self._forgets_below = self._marked = 0
         self._remember(mark, now_ms + self.window_ms)
         self._claimed.pop(mark.duplicate_id, None)
 
     def drop(self, identity: str, claimant: object | None = None) -> None:
-        """Forget an id that `claimant` claims, if it does: its message did not arrive. May be repeated."""
+        """Drop an id if `claimant` claims it: its message did not arrive. May be repeated."""
         if identity in self._claimed and self._claimed[identity].claimant is claimant:
             del self._claimed[identity]
 
     def restore(self, marks: Iterable[DuplicateMark], wall_ms: int, now_ms: float) -> None:
-        """Remember what a journal has kept, in any order; no longer than the window, as the clock on the wall, `wall_ms`, may have been put
+        """Restore the marks of a journal, in any order; no longer than the window, as the wall clock, `wall_ms`, may have been put
         back since. `now_ms`: by the monotonic clock.
         """
         for mark in sorted(marks, key=lambda each: each.serial):

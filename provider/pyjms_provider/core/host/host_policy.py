@@ -1,4 +1,4 @@
-"""What an owner of a virtual host may choose."""
+"""The settings of a virtual host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 
 
 class ExpiredInTransaction(Enum):
-    """What becomes of a transaction when a message sent in it expires before the commit."""
+    """The fate of a transaction in which a sent message expires before the commit."""
 
     ROLLBACK = "rollback"
     DISCARD = "discard"
@@ -19,17 +19,17 @@ class ExpiredInTransaction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPolicy:
-    """The choices of one host."""
+    """The settings of one host."""
 
     expired_in_transaction: ExpiredInTransaction = ExpiredInTransaction.ROLLBACK
     reliability: Reliability = Reliability.MEMORY
     """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
     branch_timeout_ms: int = DEFAULT_TIMEOUT_MS
-    """After which a branch of a distributed transaction that is not prepared is rolled back; 0: never."""
+    """A branch of a distributed transaction that is not prepared is rolled back after this time; 0: never."""
     transaction_timeout_ms: int = 0
-    """After which a local transaction that is still open is rolled back; 0: never."""
+    """A local transaction that is still open is rolled back after this time; 0: never."""
     back_off_ms: int = 0
-    """How long a message stays away before its third delivery, doubled before each further one, where its queue's policy has no delay;
-    0: not at all."""
+    """The delay before a message's third delivery, doubled before each further one, where its queue's policy has no delay;
+    0: none."""
     queues: QueuePolicies = field(default_factory=QueuePolicies)
     """The policies of queues and subscriptions that have none of their own."""

@@ -1,7 +1,7 @@
-"""Puts messages elsewhere that leave their queue: dead letters, expired ones, and what an administrator moves.
+"""Moves messages between queues: dead letters, expired ones, and those that an administrator moves.
 
-The old message goes and the new one comes in one write of the journal, so that a message is never lost and never there
-twice. All methods may wait for I/O, so no lock is held by who calls them.
+One write of the journal removes the old message and adds the new one, so that a message is never lost and never
+duplicated. All methods may wait for I/O, so the caller holds no lock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PERSISTENT: Final = 2
 
 
 class MessageMover:
-    """Of one virtual host."""
+    """The mover of one virtual host."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class MessageMover:
         self._trace = trace
 
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
-        """Settle a delivery and keep its message in its queue's queue of dead letters. Raises `ResourceError`.
+        """Settle a delivery and move its message to the dead letter queue of its queue. Raises `ResourceError`.
 
-        At once, whatever transaction the session is in: a message that cannot be processed must not come back with
-        the rollback that it causes. A delivery that is no longer the session's is left alone.
+        At once, independently of the session's transaction: a message that cannot be processed must not be redelivered after
+        the rollback that it causes. A delivery that the session no longer holds is left alone.
         """
         queue = entry.queue
         envelope = delivery.envelope
-        # Out of the queue first, and only there: the store and the journal are told by the move, in one write.
+        # Out of the queue first, and only there: the move removes it from the store and the journal, in one write.
         if not queue.take_out_held(entry, delivery.count, session, []):
             return
         dead = DeadEntry(
@@ -84,7 +84,7 @@ class MessageMover:
         self._bury(dead, envelope, queue.policy.dead_letter)
 
     def set_aside(self, waiting: deque[DeadEntry]) -> None:
-        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back."""
+        """Move messages that have left their queue to the queue of its policy; failures are logged, and the message is put back."""
         # One by one: messages that an error leaves in the deque are moved with the next ones.
         while waiting:
             self._set_one_aside(waiting.popleft())
@@ -100,11 +100,11 @@ class MessageMover:
             envelope = queue.message_of(dead.entry.reference)
         except ProviderError as error:
             _log_failure(queue, error)
-            # It cannot be read now: it goes back to its queue, which sets it aside again later.
+            # It cannot be read now: it goes back to its queue, which dead-letters it again later.
             self._put_back(dead.entry)
             return
         if envelope is None:
-            # It was damaged: the journal has quarantined what there is of it.
+            # It was damaged: the journal has quarantined it.
             self._store.release(dead.entry.reference)
             return
         try:
@@ -116,7 +116,7 @@ class MessageMover:
             self._expiries.notify(dead, envelope)
 
     def _put_back(self, entry: QueueEntry) -> None:
-        """Have a message in its queue again that did not go elsewhere."""
+        """Put a message that was not moved back into its queue."""
         storage = self._storage
         if storage is None:
             entry.queue.reinstate(entry)
@@ -124,18 +124,18 @@ class MessageMover:
             storage.reinstate(entry)
 
     def _let_expire(self, dead: DeadEntry) -> None:
-        """Let go of a message that has expired and goes nowhere, and tell of it."""
+        """Remove an expired message that is not moved, and notify of its expiry."""
         queue, envelope = dead.entry.queue, None
-        with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
+        with suppress(ProviderError):  # an unreadable one is removed as well, but cannot be reported
             envelope = queue.message_of(dead.entry.reference)
         queue.let_go_of_expired(dead.entry)
         if envelope is not None:
             self._expiries.notify(dead, envelope)
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
-        """Put a message into the queue of dead letters. Raises as `relocate`: it is in its own queue again then."""
+        """Move a message to the dead letter queue. Raises as `relocate`: it is back in its own queue then."""
         try:
-            # The message is in no queue at this moment, so no error, foreseen or not, may lose it.
+            # The message is in no queue at this moment, so no error, expected or not, may lose it.
             letter = dead_letter(envelope, dead, target, self._clock.time_ms())
         except Exception:
             self._put_back(dead.entry)
@@ -153,8 +153,8 @@ class MessageMover:
         )
 
     def put(self, envelope: Envelope, origin: ConnectionId | None, deliver_at_ms: int) -> None:
-        """Put another message into the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
-        # First, as for a client's send: a full disk refuses the copy, and nothing is half done.
+        """Add a new message to the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
+        # First, as for a client's send: a full disk refuses the copy before anything is done.
         self._store.relieve()
         queue = self._queue(envelope.destination.name)
         if self._storage is not None and envelope.delivery_mode == _PERSISTENT:
@@ -170,9 +170,9 @@ class MessageMover:
             raise
 
     def delete(self, entries: Iterable[QueueEntry]) -> int:
-        """Delete messages that nobody holds, in one write; return how many: the others are held, or have gone.
+        """Delete messages that are not held, in one write; return how many: the others are held, or have left.
 
-        Raises `ResourceError`: they are where they were; `InDoubtError`: they are there again, or gone, when the store has answered.
+        Raises `ResourceError`: they are where they were; `InDoubtError`: they are put back, or gone, once the store has answered.
         """
         store, storage = self._store, self._storage
         deleted: list[QueueEntry] = []
@@ -188,9 +188,9 @@ class MessageMover:
     def move(
         self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening, deliver_at_ms: int
     ) -> bool:
-        """Take a message out of its queue that nobody holds, and put `envelope` elsewhere in its place; return False if it is held, or has gone.
+        """Take a message that is not held out of its queue, and put `envelope` into another one instead; return False if it is held, or has left.
 
-        As `relocate`, also if it fails.
+        Raises as `relocate`.
         """
         if not entry.queue.take_out(entry, []):
             return False
@@ -205,12 +205,12 @@ class MessageMover:
         cause: Happening | None = None,
         deliver_at_ms: int = 0,
     ) -> None:
-        """Put `envelope` into a queue in place of the message of `entry`, which was taken out of another one.
+        """Put `envelope` into a queue instead of the message of `entry`, which was taken out of another one.
 
-        `cause`: why, for the trace, which knows it already if None. `deliver_at_ms`: the time that it still
-        waits for; 0: it is for whoever looks after the queue, at once.
-        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended: the message is in its queue again, flagged
-        as redelivered if it was delivered. `InDoubtError`: it is in one of the two when the store has answered.
+        `cause`: the reason for the trace; None: it has been traced. `deliver_at_ms`: its time, if it still waits for one; 0: it is
+        available at once.
+        Raises `ResourceError`, and `ChannelClosedError` if the target is a subscription's queue that has ended: the message is in its old queue again, flagged
+        as redelivered if it was delivered. `InDoubtError`: it is in one of the two once the store has answered.
         """
         storage = self._storage
         reference = self._store.refer(envelope, entry.reference.origin)
@@ -229,7 +229,7 @@ class MessageMover:
                 storage.replace(entry, reference, envelope, queue, kept)
         except Exception as error:
             if is_outcome_unknown(error):
-                self._store.release(reference)  # the table of writes in doubt knows it, and adopts it if it was written
+                self._store.release(reference)  # `InDoubtWrites` has it, and adopts it if it was written
             else:
                 self._store.take_back(reference)
                 self._put_back(entry)
@@ -243,13 +243,13 @@ class MessageMover:
             else:
                 self._store.release(entry.reference)
             raise
-        # Only now: until the message is in the other queue, an error puts this one back.
+        # Not earlier: until the message is in the other queue, an error puts this one back.
         self._store.release(entry.reference)
-        with suppress(ProviderError):  # the message is elsewhere; who sends next is told that there is no room
+        with suppress(ProviderError):  # the message has been moved; the next sender gets the error
             self._store.relieve()
 
     def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, QueueJournal | None]:
-        """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.
+        """Return the queue for which a message is to be written: `queue`, or the next one of its name if that has ended.
 
         Raises `ChannelClosedError`.
         """
@@ -264,20 +264,20 @@ class MessageMover:
         """Return the next queue of its name, made now if there is none. Raises `ChannelClosedError`."""
         is_queue = address.kind is AddressKind.QUEUE and not address.temporary
         queue = self._queue(address.name) if is_queue else ended
-        if queue is ended:  # it was a subscription, which nobody makes but its subscriber; or the broker ends
+        if queue is ended:  # it was a subscription, which only its subscriber can make; or the broker ends
             raise ChannelClosedError(f"{ended.name} no longer exists")
         return queue
 
     def _put_written(
         self, queue: Queue, kept: QueueJournal | None, reference: MessageReference, envelope: Envelope
     ) -> None:
-        """Have a message in its queue that is written; if that has ended meanwhile, in the next one of its name.
+        """Put a written message into its queue; if that has ended meanwhile, into the next one of its name.
 
-        Who gave the message away does not hear of it any more, so it does not go with a queue that ends at this moment. It does
-        with a subscription: there will be no other one for it.
+        The client that released the message gets no error any more, so it is not lost with a queue that ends at this moment. It is
+        lost with a subscription: there will be no other one for it.
         """
         store, storage = self._store, self._storage
-        # Each queue of the name may end, too, before it has taken the message.
+        # The next queue of that name may end, too, before it has taken the message.
         while not self._takes(queue, reference):
             lost, lost_kept = reference, kept
             try:
@@ -288,7 +288,7 @@ class MessageMover:
                     raise
                 return
             # Written for a queue that has ended, the message would be removed at
-            # the next start: it is written anew for this one.
+            # the next start: it is written again for this one.
             if storage is not None and kept is not None and lost_kept is not None and lost.journaled:
                 reference = store.store(envelope, lost.origin)
                 reference.deliver_at_ms = lost.deliver_at_ms
@@ -296,7 +296,7 @@ class MessageMover:
                 store.release(lost)
 
     def _takes(self, queue: Queue, reference: MessageReference) -> bool:
-        """Have a queue take a message over; return False if it has ended. If it fails otherwise, the message is let go."""
+        """Have a queue enqueue a message; return False if it has ended. After any other error the message is released."""
         try:
             return queue.enqueue(reference)
         except ChannelClosedError:
@@ -313,16 +313,16 @@ def _log_failure(queue: EntryQueue, error: ProviderError) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return what clients wrote as a log can take it: half of a surrogate pair is no text anywhere else."""
+    """Return a client's text as a log can write it, without halves of surrogate pairs, which are no valid text."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 OnExpired: TypeAlias = Callable[[ExpiredMessage], None]
-"""What a connection asks to be called, as `ConnectRequest` has it."""
+"""The callback of a connection, as in `ConnectRequest`."""
 
 
 class ExpiryWatch:
-    """Safe to use from any thread. The lock is innermost; nobody is told under it."""
+    """The listeners to expired messages. Safe to use from any thread. The lock is innermost; no listener is called under it."""
 
     __slots__ = ("_first", "_lock", "_tells", "_wanted")
 
@@ -334,33 +334,33 @@ class ExpiryWatch:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is told. May be read at any time, with a lock held."""
+        """Whether there are listeners. May be read at any time, with a lock held."""
         return bool(self._tells)
 
     def add_first(self, tell: OnExpired) -> None:
-        """Have the connection told for which the broker is started: what expired before is found before it is there."""
+        """Add the listener of the connection for which the broker is started: expired messages are found before it is there."""
         with self._lock:
             self._first = tell
             self._arrange()
 
     def add(self, connection_id: ConnectionId, tell: OnExpired) -> None:
-        """Have a connection told from now on."""
+        """Add the listener of a connection."""
         with self._lock:
             self._wanted[connection_id] = tell
-            # The connection is there now, so it is told as such,
-            # and no longer as the one that the broker is started for.
+            # The connection is there now, so its listener is registered as such,
+            # and no longer as that of the connection for which the broker is started.
             if tell == self._first:
                 self._first = None
             self._arrange()
 
     def remove(self, connection_id: ConnectionId) -> None:
-        """Tell a connection no longer. May be repeated."""
+        """Remove the listener of a connection. May be repeated."""
         with self._lock:
             if self._wanted.pop(connection_id, None) is not None:
                 self._arrange()
 
     def _arrange(self) -> None:
-        """Have each callable called once, whoever asked for it. The lock is held."""
+        """Have each callable called once, however many connections have it. The lock is held."""
         wanted = dict.fromkeys(self._wanted.values())
         if self._first is not None:
             wanted[self._first] = None
@@ -368,7 +368,7 @@ class ExpiryWatch:
         self._tells = tuple(wanted)
 
     def notify(self, dead: DeadEntry, envelope: Envelope) -> None:
-        """Tell of a message that has expired. No lock may be held."""
+        """Notify the listeners of a message that has expired. No lock may be held."""
         named = dead.subscription  # such as topic://prices#client/name
         expired = ExpiredMessage(
             message_id=envelope.message_id,

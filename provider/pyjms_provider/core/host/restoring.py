@@ -1,4 +1,4 @@
-"""What a virtual host is given when it is opened: what its journal has kept."""
+"""Restoring a virtual host from its journal when it is opened."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store import PagingMessageStore
 
-# The branches that a journal found in doubt, put together again from the queues that it restored.
+# Branches in doubt, rebuilt from the messages of the restored queues.
 
 
 class BranchesInDoubt:
-    """What is known of branches while a host is restored: first come the queues' messages, then the branches."""
+    """Collects the messages of branches while a host is restored: the queues' messages come first, then the branches."""
 
     def __init__(self, recovery: Recovery) -> None:
         self._branches = recovery.branches
@@ -52,21 +52,21 @@ class BranchesInDoubt:
         return len(self._branches)
 
     def holds(self, number: QueueNumber, reference: MessageReference) -> bool:
-        """Return whether a branch in doubt received this message from this queue."""
+        """Return whether a branch in doubt has received this message from this queue."""
         return (number, reference.id) in self._held
 
     def found(self, number: QueueNumber, entry: QueueEntry) -> None:
-        """Note a message that is in its queue again."""
+        """Record a message that is in its queue again."""
         if (number, entry.reference.id) in self._held:
             self._held[number, entry.reference.id] = entry
 
     def restore(
         self, host: VirtualHost, journal: Journal, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore
     ) -> None:
-        """Make the branches again; before anybody uses the queues."""
+        """Restore the branches; before the queues are used."""
         branches = host.branches
         for branch in self._branches:
-            # A message that was not found again had been quarantined, or its queue has ended.
+            # A missing message had been quarantined, or its queue has ended.
             received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
             sent = list(adopted(branch.messages, queues, store))
             claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
@@ -76,7 +76,7 @@ class BranchesInDoubt:
 
 
 def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: Journal) -> list[DuplicateClaim]:
-    """Return the producers' ids of messages that a branch has sent: nobody knows yet whether these will arrive."""
+    """Return the claims of duplicate ids of messages that a branch has sent: their arrival is uncertain."""
     claims: list[DuplicateClaim] = []
     # One by one, as the messages may be large.
     for reference in references:
@@ -85,7 +85,7 @@ def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: 
             if address.temporary:
                 continue
             channel = host.queue(address.name) if address.kind is AddressKind.QUEUE else host.topic(address.name)
-            # Claimed again: until the branch is decided, a second message of that id is refused (decision 0124).
+            # Claimed again: until the branch is decided, a second message with that id is refused (decision 0124).
             claim = host.admission.claim_again(channel, envelope)
             if claim is not None:
                 claims.append(claim)
@@ -97,7 +97,7 @@ def adopted(
     queues: Mapping[QueueNumber, Queue],
     store: PagingMessageStore,
 ) -> Iterator[tuple[Queue, MessageReference]]:
-    """Yield queue and reference of messages, the same reference for several queues; without queues that are gone."""
+    """Yield queue and reference of messages, the same reference for several queues; without queues that have ended."""
     known: dict[ReferenceId, MessageReference] = {}
     for number, found in messages:
         if number not in queues:
@@ -113,17 +113,17 @@ def adopted(
         yield queues[number], reference
 
 
-# What a virtual host has for data pipelines: reader groups and staged units, and how they are found again.
+# Reader groups and staged units, and how they are restored.
 
 _log = logging.getLogger(__name__)
 
 
 class FoundPipelines:
-    """What is known of groups and staged units while a host is restored: first come the queues' messages, then these."""
+    """Collects the messages of reader groups and staged units while a host is restored: the queues' messages come first, then these."""
 
     def __init__(self, recovery: Recovery) -> None:
         self._groups = {group.record.name: group for group in recovery.groups}  # of one name the newest counts
-        # Two of one name: the broker died after a write that was not answered, and the group was made again.
+        # Two groups of one name: the broker died after a write that was not answered, and the group was made again.
         self._surplus = [group for group in recovery.groups if self._groups[group.record.name] is not group]
         self._stages = recovery.stages
         self._markers = recovery.stage_markers
@@ -136,31 +136,31 @@ class FoundPipelines:
         self._entries: dict[tuple[QueueNumber, ReferenceId], QueueEntry] = {}
 
     def count_of(self, number: QueueNumber, reference: MessageReference) -> int | None:
-        """Return how often a message was handed out that a group holds; None: no group holds it."""
+        """Return how often a message of a group was handed out; None: no group holds it."""
         return self._counts.get((number, reference.id))
 
     def found(self, number: QueueNumber, entry: QueueEntry) -> None:
-        """Note a message that is in its queue again."""
+        """Record a message that is in its queue again."""
         if (number, entry.reference.id) in self._counts:
             self._entries[number, entry.reference.id] = entry
 
     def restore(
         self, host: VirtualHost, journal: Journal, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore
     ) -> None:
-        """Make groups and units again; before anybody uses the queues."""
-        if self._surplus:  # nobody had answered when they were made
+        """Restore groups and units; before the queues are used."""
+        if self._surplus:  # their creation was never confirmed to a reader
             released = [group.record.number for group in self._surplus]
             journal.note(Changes(pipelines=PipelineChanges(released=released)))
         for found in self._groups.values():
             queue = queues.get(found.record.queue)
-            # A group goes with its queue, which may have been deleted when the broker died.
+            # A group ends with its queue, which may have been deleted when the broker died.
             if queue is not None:
                 self._restore_group(host, found, self._records[found.record.queue], queue)
         stages = host.pipelines.stages
         for sink, epoch in self._markers:
             stages.restore_marker(sink, epoch)
         for stage in self._stages:
-            # After the markers, by which a unit that came too late is known.
+            # After the markers, which show that a unit came too late.
             stages.restore(stage.record, adopted(stage.messages, queues, store))
 
     def _restore_group(self, host: VirtualHost, found: RecoveredGroup, kept: QueueRecord, queue: Queue) -> None:
@@ -185,7 +185,7 @@ class FoundPipelines:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was found when a host was opened."""
+    """The result of restoring a host."""
 
     queues: int
     subscriptions: int
@@ -197,15 +197,15 @@ class Restored:
 
 
 def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:
-    """Give a new host what its journal has kept; before anybody uses it."""
+    """Restore a new host from its journal; before it is used."""
     queues: dict[QueueNumber, Queue] = {}
     # All queues first: messages, branches and groups are put into them.
     for record in recovery.queues:
         kept = QueueJournal(journal, host.clock, record.number)
         queues[record.number] = _restore_queue(host, record, kept)
-    # After an orderly stop nothing was being delivered, so no message need be flagged.
+    # After an orderly stop no message was being delivered, so none need be flagged.
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
-    # Whoever may have been seen is counted once and for all, and the marks begin anew.
+    # Messages that clients may have seen get a count, and the marks are reset.
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
     in_doubt = BranchesInDoubt(recovery)
     pipelines = FoundPipelines(recovery)
@@ -220,12 +220,12 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if queue is None:  # it was deleted while the message was on its way
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
-        # A count that was written is exact; a mark only says that a client may have had the message.
+        # A recorded count is exact; a mark only says that a client may have had the message.
         was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
         reserved_count = pipelines.count_of(entry.queue, reference)
         is_held = reserved_count is not None or in_doubt.holds(entry.queue, reference)
         was_seen = was_seen and not is_held  # that delivery is counted by its branch, or its group
-        # Adopted before it is in its queue, which may look at its body at once.
+        # Adopted before it is in its queue, which may read its body at once.
         store.adopt(reference)
         delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
         restored = restore_message(queue, reference, delivery_count, is_held=is_held)
@@ -235,7 +235,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         pipelines.found(entry.queue, restored)
         messages += 1
         if was_seen:
-            # Written down, since the mark goes: after another crash the message must still come flagged.
+            # Written, since the mark is removed: after another crash the message must still be flagged.
             seen.counts.append((entry.queue, reference, 1))
     # Deferred: if the broker dies before it is written, the marks are still there and say the same.
     journal.note(seen)
@@ -244,7 +244,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
-        # Last: dead-lettering writes, and sends to other queues, which must be whole by then.
+        # Last: dead-lettering writes, and sends to other queues, which must be complete by then.
         dead_letter_exhausted(queue)
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
     return Restored(
@@ -253,13 +253,13 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
 
 
 def _standing_marks(recovery: Recovery) -> list[DuplicateMark]:
-    """Return the ids of producers, but for those of a queue that was destroyed while they were written: nothing arrived there."""
+    """Return the marks of producers, without those of a queue that was destroyed while they were written: nothing arrived there."""
     known = {record.address for record in recovery.queues if record.subscription is None}
     return [mark for mark in recovery.duplicates if mark.address.kind is AddressKind.TOPIC or mark.address in known]
 
 
 class _PlainMessages:
-    """Those messages that go into their queues many at a time, as there is nothing to be said of each."""
+    """Restores messages without special attributes to their queues, many at a time."""
 
     def __init__(
         self,
@@ -272,18 +272,18 @@ class _PlainMessages:
         self._queues = queues
         self._marks = marks
         self._store = store
-        # In queues of which a branch or a group holds messages each message has to be looked at.
+        # In queues of which a branch or a group holds messages each message has to be checked.
         self._held = {number for branch in recovery.branches for number, _ in branch.removals}
         self._held |= {group.record.queue for group in recovery.groups}
         self.count = 0
 
     def take_in(self) -> Iterator[RecoveredEntry]:
-        """Put them into their queues, and yield all others, one by one, each when it is its turn."""
+        """Restore them to their queues, and yield all other entries, one by one, each in its turn."""
         entries = self._entries
         return entries.but_for(self._take) if isinstance(entries, RecoveredRuns) else entries
 
     def _take(self, run: RecoveredRun) -> bool:
-        """Put a run into its queue, unless that wants its messages one by one, or somebody may have seen one of them."""
+        """Restore a run to its queue, unless the queue needs its messages one by one, or a client may have seen one of them."""
         number = run.queue
         is_plain = (
             number in self._queues
@@ -309,7 +309,7 @@ def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
             record.address,
             error.reason,
         )
-        # The default policy in place of a failed start: its messages can be received.
+        # The default policy instead of a failed start: its messages can be received.
         return None
 
 
@@ -328,6 +328,6 @@ def _restore_queue(host: VirtualHost, record: QueueRecord, kept: QueueJournal) -
             key.client_id,
             error.problem,
         )
-        # It matches nothing, so that the subscription keeps what it has until somebody decides.
+        # It matches nothing, so that the subscription keeps its messages until an operator decides.
         selector = unreadable_selector(record.selector_text or "")
     return host.subscriptions.restore(key, record, selector, kept)
