@@ -1,8 +1,8 @@
-"""Message stores (JBoss Messaging Core §3): messages in, references out, and back.
+"""Message stores (JBoss Messaging Core §3): they turn messages into references, and references into messages.
 
-`MessageStore` is the contract. `PagingMessageStore` keeps the messages of a broker with a journal, as many of them in memory as may be (Broker-J, flow
-to disk): beyond the allowed number of bytes the newest messages leave memory first, because they are wanted last. A PERSISTENT message that the journal
-has is simply dropped there; one that it does not have, as it is transient or its transaction is open, is handed to the journal to be paged out.
+`MessageStore` is the contract. `PagingMessageStore` keeps the messages of a broker with a journal, within a limit of memory (Broker-J, flow
+to disk): beyond the limit the newest messages leave memory first, because they are delivered last. A PERSISTENT message that is in the journal
+is simply dropped from memory; one that is not, as it is transient or its transaction is open, is paged out to the journal.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class NotAtOnceError(Exception):
-    """What was asked for takes a while. Who may not wait has somebody ask again who may; nothing has come of the call."""
+    """The call would take a while. A caller that must not wait leaves it to one that may; the call has had no effect."""
 
 
 class NotInMemoryError(NotAtOnceError):
-    """The message is kept elsewhere. Who holds a lock lets go of it, calls `MessageStore.load`, and tries again."""
+    """The message is not in memory. A caller that holds a lock releases it, calls `MessageStore.load`, and tries again."""
 
     def __init__(self, reference: MessageReference) -> None:
         super().__init__(f"{reference!r} is not in memory")
@@ -37,18 +37,18 @@ class NotInMemoryError(NotAtOnceError):
 
 
 class PersistenceManager(Protocol):
-    """What makes stores and channel states reliable (§4); the seed leaves all but this to the implementer."""
+    """Makes stores and channel states reliable (§4); the specification leaves all but this to the implementer."""
 
     @property
     def is_reliable(self) -> bool:
-        """Whether what it keeps survives the process."""
+        """Whether its content survives the process."""
 
 
 class MessageStore(ABC):
     """A repository of messages, shared by the channels of one virtual host (§3).
 
-    A reference begins with one holder: whoever stored the message. `acquire` adds holders, `release` takes one away,
-    and the message goes with the last. All methods may be called from any thread; none calls back.
+    A reference begins with one holder: the caller that stored the message. `acquire` adds holders, `release` takes one away,
+    and the message is dropped with the last. All methods may be called from any thread; none calls back.
     """
 
     @property
@@ -68,36 +68,36 @@ class MessageStore(ABC):
 
     @abstractmethod
     def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
-        """Keep `envelope`, sent by connection `origin`, and return its reference with one holder."""
+        """Store `envelope`, sent by connection `origin`, and return its reference with one holder."""
 
     @abstractmethod
     def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
-        """Return a reference to a message of which nothing is kept here until `keep`: `store` by steps."""
+        """Return a reference to a message that is not stored until `keep`: `store` in two steps."""
 
     @abstractmethod
     def keep(self, reference: MessageReference, envelope: Envelope) -> None:
-        """Keep the message of a reference that `refer` made."""
+        """Store the message of a reference that `refer` made."""
 
     @abstractmethod
     def take_back(self, reference: MessageReference) -> None:
-        """Forget a message that nobody has taken, if `keep` knows it already."""
+        """Drop a message that no queue has taken, if it was stored by `keep`."""
 
     @abstractmethod
     def retrieve(self, reference: MessageReference) -> Envelope:
         """Return the message. Never waits.
 
-        Raises `KeyError` when nobody holds it any more, `NotInMemoryError` when it must be loaded.
+        Raises `KeyError` when it has no holders any more, `NotInMemoryError` when it must be loaded.
         """
 
     @property
     def keeps_all_in_memory(self) -> bool:
-        """Whether no message ever leaves memory, so that nothing need be loaded."""
+        """Whether no message ever leaves memory, so that none need be loaded."""
         return True
 
     def fetch(self, reference: MessageReference) -> Envelope | None:
-        """Return the message, from the disk if it is not in memory, where it need not stay. May wait for a disk.
+        """Return the message, from the disk if it is not in memory, without loading it. May wait for a disk.
 
-        None: nobody holds it any more, or it cannot be read. Raises `ResourceError`.
+        None: it has no holders any more, or cannot be read. Raises `ResourceError`.
         """
         try:
             return self.retrieve(reference)
@@ -105,23 +105,23 @@ class MessageStore(ABC):
             return None
 
     def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Bring messages into memory that are still held; return those that cannot be read. Raises `ResourceError`.
+        """Load messages that still have holders into memory; return those that cannot be read. Raises `ResourceError`.
 
         May wait for a disk, so it is called without a lock held.
         """
         return ()
 
     def publish(self, reference: MessageReference) -> None:  # noqa: B027 - a store that keeps all has nothing to do
-        """Hear that the message is where it goes to, so that it may leave memory: also before its transaction commits."""
+        """Allow the message to leave memory, as its queues have it: even before its transaction commits."""
 
-    def drop_copy(self, reference: MessageReference) -> None:  # noqa: B027 - as before
-        """Hear that a journal keeps the message from now on: what was written of it to make room is not needed. Never waits."""
+    def drop_copy(self, reference: MessageReference) -> None:  # noqa: B027 - as `publish`
+        """Drop the paged-out copy of a message that is in the journal from now on. Never waits."""
 
-    def leave(self, references: Sequence[MessageReference], *, are_coming: bool = False) -> None:  # noqa: B027 - as before
-        """Let messages leave memory although there is room: now if they are kept elsewhere, else with the next `relieve`.
+    def leave(self, references: Sequence[MessageReference], *, are_coming: bool = False) -> None:  # noqa: B027 - as `publish`
+        """Let messages leave memory although there is room: now if they are stored elsewhere, otherwise with the next `relieve`.
 
-        Those that were not published are left alone. `are_coming`: others may look at them before they take them, so
-        what several hold leaves when one of these lets go. Never waits.
+        Those that were not published are left alone. `are_coming`: other queues may have to read them before they take them, so
+        messages with several holders leave when one of these releases them. Never waits.
         """
 
     @property
@@ -130,9 +130,9 @@ class MessageStore(ABC):
         return False
 
     def relieve(self, *, of_all: bool = True) -> None:  # noqa: B027
-        """Take messages out of memory if they are too many. May wait for a disk, as `load`. Raises `ResourceError`.
+        """Page out messages if there are too many in memory. May wait for a disk, as `load`. Raises `ResourceError`.
 
-        Not `of_all`: only those that were told to `leave`.
+        Not `of_all`: only those that `leave` has deferred.
         """
 
     @abstractmethod
@@ -141,7 +141,7 @@ class MessageStore(ABC):
 
     @abstractmethod
     def release(self, reference: MessageReference) -> None:
-        """Take one holder away; with the last one the message is forgotten."""
+        """Take one holder away; with the last one the message is dropped."""
 
     @abstractmethod
     def release_all(self, references: Iterable[MessageReference]) -> None:
@@ -149,7 +149,7 @@ class MessageStore(ABC):
 
     @abstractmethod
     def remove(self, reference: MessageReference) -> None:
-        """Forget the message, whoever holds it (§3.4). Repeating it changes nothing."""
+        """Drop the message, whatever its holders (§3.4). Repeating it changes nothing."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -157,16 +157,16 @@ class MessageStore(ABC):
 
 
 _PERSISTENT: Final = 2
-_BATCH: Final = 256  # messages that are paged out in one go
-_SHARE: Final = 8  # of memory: one part in so many is read in one go
-_RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceeded
+_BATCH: Final = 256  # messages that are paged out at once
+_SHARE: Final = 8  # one part in so many of memory may be loaded at once
+_RELIEF: Final = 0.9  # of the limit: the target when memory is freed
 
 
 def approximate_size(envelope: Envelope) -> int:
     """Return about how many bytes of memory a message takes."""
-    # Asked only of other classes: for the usual one the look-up would cost more than the answer.
+    # Read only from other classes: for the usual one the look-up would cost more than the answer.
     own: int | None = None if type(envelope) is Envelope else getattr(envelope, "memory_bytes", None)
-    if own is not None:  # it is not to be taken apart for this
+    if own is not None:  # an envelope that need not be decoded for this
         return MESSAGE_OVERHEAD + own
     return MESSAGE_OVERHEAD + content_size(envelope)
 
@@ -183,7 +183,7 @@ class PagingMessageStore(MessageStore):
         memory_bytes: int,
         stories: StoryBuffer | None = None,
     ) -> None:
-        """`last_id`: the highest id in use; `memory_bytes`: how much the messages in memory may take; `stories`: where paging is traced."""
+        """`last_id`: the highest id in use; `memory_bytes`: the limit of the messages in memory; `stories`: where paging is traced."""
         self._store_id = store_id
         self._journal = journal
         self._stories = stories
@@ -193,11 +193,11 @@ class PagingMessageStore(MessageStore):
         self._lock = Lock()
         self._messages: dict[ReferenceId, Envelope] = {}
         self._pageable: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
-        """Those in memory that may leave it, the newest last."""
+        """The messages in memory that may leave it, the newest last."""
         self._paged: dict[ReferenceId, None] = {}
         self._leaving: dict[ReferenceId, MessageReference] = {}
         self._unwanted: set[ReferenceId] = set()
-        """Messages of several queues that one of them wants out of memory, whatever the others read."""
+        """Messages of several queues that one of them has let leave memory; they stay until the others release them."""
         self._bytes = 0
         self._count = 0
         self._is_relieving = False
@@ -241,7 +241,7 @@ class PagingMessageStore(MessageStore):
         )
 
     def keep(self, reference: MessageReference, envelope: Envelope) -> None:
-        """Keep the message of a reference that `refer` made. If a journal has noted its size, that is believed."""
+        """Store the message of a reference that `refer` made. A size that the journal has set is used."""
         size = reference.size
         if not size:
             size = reference.size = approximate_size(envelope)
@@ -257,7 +257,7 @@ class PagingMessageStore(MessageStore):
                 self._forget(reference)
 
     def adopt(self, reference: MessageReference, envelope: Envelope | None = None) -> None:
-        """Know a message again that the journal keeps, or add a holder if it is known; without `envelope` it need not be in memory."""
+        """Add a message of the journal, or a holder if it is known; without `envelope` it need not be in memory."""
         with self._lock:
             # Messages of several queues are adopted once for each, and counted once.
             if reference.holders:
@@ -270,18 +270,18 @@ class PagingMessageStore(MessageStore):
                 self._bytes += reference.size
 
     def adopt_run(self, messages: int) -> None:
-        """Know so many messages again whose references are made when they are needed, each with one holder."""
+        """Add a number of messages whose references are made when they are needed, each with one holder."""
         with self._lock:
             self._count += messages
 
     def publish(self, reference: MessageReference) -> None:
         with self._lock:
-            # Only what is in memory can leave it; a consumer may have released the message already.
+            # Only messages in memory can leave it; a consumer may have released the message already.
             if reference.id in self._messages:
                 self._pageable[reference.id] = reference
 
     def drop_copy(self, reference: MessageReference) -> None:
-        # Asked without the lock first: nearly no message was paged out before its commit, and this is called for each.
+        # Checked without the lock first: nearly no message was paged out before its commit, and this is called for each.
         if reference.id in self._paged:
             with self._lock:
                 self._drop_paged(reference)
@@ -292,7 +292,7 @@ class PagingMessageStore(MessageStore):
             # and this is done for each delivery, often under a queue's lock.
             return self._messages[reference.id]
         except KeyError:
-            # Still held, so it is on the disk; without holders it has gone.
+            # With holders it is on the disk; without, it was dropped.
             if reference.holders:
                 raise NotInMemoryError(reference) from None
             raise
@@ -305,7 +305,7 @@ class PagingMessageStore(MessageStore):
         try:
             return super().fetch(reference)
         except NotInMemoryError:
-            # Not kept in memory: the caller looks at it once.
+            # Not loaded into memory: the caller needs it once.
             envelope = self._journal.read([reference.id]).get(reference.id)
             if envelope is not None:
                 reference.size = reference.size or approximate_size(envelope)
@@ -315,7 +315,7 @@ class PagingMessageStore(MessageStore):
         wanted = self._wanted(references)
         if not wanted:
             return ()
-        # Without the lock, as it waits for the disk; what follows looks again at who holds each message.
+        # Without the lock, as it waits for the disk; afterwards the holders of each message are checked again.
         found = self._journal.read(list(wanted))
         back: list[MessageReference] = []
         with self._lock:
@@ -328,7 +328,7 @@ class PagingMessageStore(MessageStore):
                 self._messages[reference_id] = envelope
                 self._bytes += reference.size
                 self._pageable[reference_id] = reference
-                self._pageable.move_to_end(reference_id, last=False)  # wanted soon, so it leaves last
+                self._pageable.move_to_end(reference_id, last=False)  # needed soon, so it leaves last
                 back.append(reference)
             unreadable = [
                 each
@@ -339,13 +339,13 @@ class PagingMessageStore(MessageStore):
         return unreadable
 
     def _wanted(self, references: Sequence[MessageReference]) -> dict[ReferenceId, MessageReference]:
-        """Return those that must be read: the first one, and as many others as do not crowd memory."""
+        """Return the messages to read: the first one, and as many others as do not crowd memory."""
         wanted: dict[ReferenceId, MessageReference] = {}
         room = self._memory_bytes // _SHARE
         for reference in references:
             if reference.holders and reference.id not in self._messages:
                 # An eighth of memory at most (decision 0143):
-                # reading ahead must not push out what is about to be delivered.
+                # reading ahead must not page out messages that are about to be delivered.
                 room -= reference.size
                 if wanted and room < 0:
                     break
@@ -356,7 +356,7 @@ class PagingMessageStore(MessageStore):
         left: list[MessageReference] = []
         with self._lock:
             for reference in references:
-                # Another queue still has it to deliver; it leaves when that one releases it.
+                # Another queue still has to deliver it; it leaves when that one releases it.
                 if reference.holders > 1:
                     self._unwanted.add(reference.id)
                     if are_coming:
@@ -366,15 +366,15 @@ class PagingMessageStore(MessageStore):
         self._emit(Happening.PAGED_OUT, left)
 
     def _send_away(self, reference: MessageReference) -> bool:
-        """Let a message leave memory now, and return True, or later if it is nowhere else. The lock is held."""
+        """Drop a message from memory now, and return True, or defer that if it is not stored elsewhere. The lock is held."""
         # Not published yet, or not in memory.
         if reference.id not in self._pageable:
             return False
         if not (reference.journaled or reference.id in self._paged):
-            # It is nowhere else. Writing it waits for `relieve`, as a queue's lock is held here.
+            # It is not stored elsewhere. Writing it is left to `relieve`, as a queue's lock is held here.
             self._leaving[reference.id] = reference
             return False
-        # The journal has it, or it was paged out before: nothing need be written.
+        # It is in the journal, or was paged out before: nothing need be written.
         del self._pageable[reference.id], self._messages[reference.id]
         self._bytes -= reference.size
         return True
@@ -384,7 +384,7 @@ class PagingMessageStore(MessageStore):
         return self._bytes > self._memory_bytes or bool(self._leaving)
 
     def relieve(self, *, of_all: bool = True) -> None:
-        # Without the lock: this is asked before each send, and a late answer lets one message more in.
+        # Without the lock: this is called before each send, and a late answer admits one message more.
         is_full = of_all and self._bytes > self._memory_bytes
         if not is_full and not self._leaving:
             return
@@ -403,13 +403,13 @@ class PagingMessageStore(MessageStore):
             self._is_relieving = False
 
     def _let_some_leave(self) -> None:
-        """Let some of those leave memory that are not wanted there."""
+        """Page out some of the messages that `leave` has deferred."""
         leaving: list[tuple[MessageReference, Envelope]] = []
         with self._lock:
             while self._leaving and len(leaving) < _BATCH:
                 reference_id, reference = self._leaving.popitem()
                 if self._pageable.pop(reference_id, None) is not None:
-                    # Taken out of the table, so that no other thread sends the same messages away.
+                    # Removed from the table, so that no other thread pages out the same messages.
                     leaving.append((reference, self._messages[reference_id]))
         try:
             self._page_out(leaving)
@@ -420,7 +420,7 @@ class PagingMessageStore(MessageStore):
             raise
 
     def _relieve_some(self) -> bool:
-        """Let some of the newest messages leave memory; return whether there is more to do."""
+        """Page out some of the newest messages; return whether there is more to do."""
         leaving: list[tuple[MessageReference, Envelope]] = []
         with self._lock:
             excess = self._bytes - int(self._memory_bytes * _RELIEF)
@@ -438,13 +438,13 @@ class PagingMessageStore(MessageStore):
         return excess > 0 and bool(leaving)
 
     def _page_out(self, leaving: Sequence[tuple[MessageReference, Envelope]]) -> None:
-        """Drop messages that are no longer pageable from memory, and write those that are nowhere else."""
+        """Drop messages that are no longer pageable from memory, and write those that are not stored elsewhere."""
         transient = [
             (reference, envelope)
             for reference, envelope in leaving
             if not reference.journaled and reference.id not in self._paged
         ]
-        # Not under the lock, as it waits for the disk; so what follows looks again at who holds each message.
+        # Not under the lock, as it waits for the disk; so the holders of each message are checked again.
         if transient:
             self._journal.page_out(transient)
         gone: list[ReferenceId] = []
@@ -452,7 +452,7 @@ class PagingMessageStore(MessageStore):
             for reference, _ in transient:
                 if reference.holders and not reference.journaled:
                     self._paged[reference.id] = None
-                else:  # nobody holds it any more, or its transaction was written meanwhile
+                else:  # it has no holders any more, or its transaction was written meanwhile
                     gone.append(reference.id)
             for reference, _ in leaving:
                 # Another queue of a topic may have published the message, or loaded it, while it was being written.
@@ -506,7 +506,7 @@ class PagingMessageStore(MessageStore):
                 self._forget(reference)
 
     def _forget(self, reference: MessageReference) -> None:
-        """Drop what is known of a message, also on the disk. The lock is held."""
+        """Drop a message, on the disk, too. The lock is held."""
         self._unwanted.discard(reference.id)
         self._pageable.pop(reference.id, None)
         if reference.id in self._paged:
@@ -518,8 +518,8 @@ class PagingMessageStore(MessageStore):
         reference.holders = 0
 
     def _drop_paged(self, reference: MessageReference) -> None:
-        """Drop what was paged out. The lock is held. May be repeated."""
-        # The journal notes it and does not wait, so this may be called with the lock held.
+        """Drop a paged-out copy. The lock is held. May be repeated."""
+        # The journal defers it and does not wait, so this may be called with the lock held.
         self._journal.drop_paged([reference.id])
         self._paged.pop(reference.id, None)
 

@@ -1,7 +1,7 @@
-"""One name space of destinations, subscriptions and client ids, and the way of a message into it.
+"""A virtual host: one name space of destinations, subscriptions and client ids, and the routing of messages into it.
 
 Locks: the host's lock guards its tables, those of subscriptions and temporary destinations among them, and comes first in the lock
-order. It is not held while anything is written. A message on its way takes none of it.
+order. It is not held during writes. Sending a message takes none of it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more t
 
 
 class VirtualHost:
-    """Destinations are made when they are first used. Safe to use from any thread."""
+    """A virtual host, whose destinations are made when they are first used. Safe to use from any thread."""
 
     def __init__(
         self,
@@ -82,21 +82,21 @@ class VirtualHost:
         storage: StorageManager | None = None,
         stories: StoryBuffer | None = None,
     ) -> None:
-        """Make an empty host. `schedule` as in `Queue`; `storage`: how it survives, None: not at all; `stories`: where it traces its messages.
+        """Make an empty host. `schedule` as in `Queue`; `storage`: its durable storage, None: none; `stories`: where it traces its messages.
 
-        Raises `PolicyError` for a policy that asks for a disk where there is none.
+        Raises `PolicyError` for a policy that needs a disk where there is none.
         """
         self.name = name
         self.store = store
         self.clock = clock
         self.policy = policy or HostPolicy()
         self.refusal: str | None = None
-        """Why it is not to be used, and what to use instead: it is a copy, in a process that was forked from the broker's."""
+        """The error text of a host that must not be used, as it is a copy in a process that was forked from the broker's, with the remedy."""
         for each in self.policy.queues.every():
             check_disk(each, has_disk=not store.keeps_all_in_memory)
         self.storage = storage
         self.work: Final[RunsWork] = _at_once if storage is None else storage.work
-        """Returns what the act returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
+        """Returns the result of a function, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
         self.trace = None if stories is None else MessageTrace(stories, store)
         self.expiries = ExpiryWatch()
         self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
@@ -114,12 +114,12 @@ class VirtualHost:
         """The branches of distributed transactions."""
         self.pipelines = Pipelines(self, schedule)
         self.time_limit = TimeLimit(clock, self.policy.transaction_timeout_ms, schedule)
-        """Of local transactions."""
+        """The time limit of local transactions."""
         self._lock = Lock()
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
-        self._turns = KeyedLock()  # to make, alter and destroy queues
+        self._turns = KeyedLock()  # held to make, alter and destroy queues
         self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self.admission.forget)
         self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, schedule)
         self._client_ids: dict[str, ConnectionId] = {}
@@ -136,24 +136,24 @@ class VirtualHost:
         """Store a message and pass it to its destination; drop it if it is a duplicate.
 
         `patience`: how long the sender waits for room in a full queue whose policy is to block; None: not at all. Raises
-        `DestinationError`, `ResourceError`, and `ClosedError` if the patience ended.
+        `DestinationError`, `ResourceError`, and `ClosedError` if the wait was ended.
         """
         address = envelope.destination
-        # A send never makes a temporary destination: once its connection has closed, nobody could receive from it.
+        # A send never makes a temporary destination: once its connection has closed, no client could receive from it.
         if address.temporary:
             channel: Queue | Topic = self.temporaries.channel_of(address)
         elif address.kind is _QUEUE:
-            # Without the lock, on each send: a name that is found is right; one that is missed is looked up under it.
+            # Without the lock, on each send: a name that is found is right; one that is missing is looked up under it.
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
         store, properties, storage = self.store, envelope.properties, self.storage
         if storage is not None:
-            # Before anything is stored: a full disk then refuses the sender, and no half of a send has to be undone.
+            # Before anything is stored: a full disk then refuses the message, and no part of a send has to be undone.
             store.relieve()
         admission: SendPermit | None = None
         try:
-            # Asked here, as most messages need no admission: three look-ups cost less than a call that finds that out.
+            # Checked here, as most messages need no admission: three look-ups cost less than a call that finds that out.
             if channel.needs_admission or DELIVER_AT in properties or DUPLICATE_ID in properties:
                 admission = self.admission.admit(channel, envelope, patience, transaction)
                 if admission is None:
@@ -171,20 +171,20 @@ class VirtualHost:
                         reference.deliver_at_ms = admission.deliver_at_ms
                         admission.hand_over(channel, reference, transaction)
                 except ProviderError:
-                    # The hold that `store` gave passes to the channel only if that takes the message.
+                    # The hold that `store` gave passes to the channel only if that enqueues the message.
                     store.release(reference)
                     raise
         except ChannelClosedError as error:
-            if address.temporary:  # it ended at this moment
+            if address.temporary:  # it has just ended
                 raise TemporaryEndedError(error.reason) from error
             raise
         finally:
-            # Also after an error: a claim of room or of a duplicate id that stayed would refuse other senders.
+            # Also after an error: a remaining claim of room or of a duplicate id would refuse other senders.
             if admission is not None:
                 admission.end(transaction)
 
     def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:
-        """Say whether `route` may wait for the disk or for room."""
+        """Return whether `route` may wait for the disk or for room."""
         address = envelope.destination
         channel = self._queues.get(address.name) if address.kind is _QUEUE and not address.temporary else None
         if channel is not None and channel.needs_admission and channel.policy.overflow is Overflow.BLOCK:
@@ -196,7 +196,7 @@ class VirtualHost:
         return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
 
     def plain_queue(self, envelope: Envelope) -> Queue | None:
-        """Return the queue of a PERSISTENT message that `StorageManager.send_together` takes; None: it is to be sent by `route`."""
+        """Return the queue of a PERSISTENT message that `StorageManager.send_together` accepts; None: it must be sent by `route`."""
         address, properties = envelope.destination, envelope.properties
         if address.temporary or address.kind is not _QUEUE or envelope.delivery_mode != _PERSISTENT:
             return None
@@ -207,22 +207,22 @@ class VirtualHost:
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
 
     def finish_commit(self, unit: UnitOfWork) -> None:
-        """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
+        """Write and apply a unit whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
         if self.storage is None:
             unit.finish_commit(None)
         else:
             self.storage.finish_commit(unit)
-            with suppress(ProviderError):  # the unit is true; who sends next is told that there is no room
+            with suppress(ProviderError):  # the unit is committed; the next sender gets the error
                 self.store.relieve()
 
     def join(self, transaction: object) -> JoinedTransaction:
-        """Return what commits a unit together with the application's transaction. Raises `CapabilityError`."""
+        """Return an object that commits a unit together with the application's transaction. Raises `CapabilityError`."""
         if self.storage is None:
             raise CapabilityError(f"{self.name} keeps nothing; connect with store= and the application's database")
         return self.storage.journal.join(transaction)
 
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
-        """Make a unit true whose commit was begun, with the application's transaction. Raises as `finish_commit`."""
+        """Write and apply a unit whose commit was begun, with the application's transaction. Raises as `finish_commit`."""
         assert self.storage is not None, "only a host that keeps messages can be joined"
         self.storage.finish_joined(unit, joined)
 
@@ -241,15 +241,15 @@ class VirtualHost:
         ]
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
-        """Make a queue; return False if there is one. `policy` None: what the host says.
+        """Make a queue; return False if there is one. `policy` None: the host's.
 
-        Raises `DestinationError`, `PolicyError`, `ResourceError`; `InDoubtError`: it is there nevertheless.
+        Raises `DestinationError`, `PolicyError`, `ResourceError`; `InDoubtError`: the queue exists nevertheless.
         """
         check_name(name, "the name of the queue", DestinationError)
         if policy is not None:
             policy.check_for(name)
         address = Address(AddressKind.QUEUE, name)
-        # Operators take turns by name. A sender that names the queue meanwhile has no turn, as a send must not wait.
+        # Operators take turns by name. A sender that names the queue meanwhile takes no turn, as a send must not wait.
         with self._turns.of(name):
             if name in self._queues:
                 return False
@@ -269,13 +269,13 @@ class VirtualHost:
             return self._add_queue(address, kept, policy), True
 
     def _add_queue(self, address: Address, kept: QueueJournal | None, policy: QueuePolicy | None) -> Queue:
-        """Make a queue that is no temporary one. The lock is held."""
+        """Make a queue that is not temporary. The lock is held."""
         chosen = self.policy.queues.for_queue(address.name) if policy is None else policy
         queue = self._queues[address.name] = self._make_queue(str(address), chosen, kept)
         return queue
 
     def restore_queue(self, address: Address, kept: QueueJournal, policy: QueuePolicy | None = None) -> Queue:
-        """Make a queue again that the journal has kept."""
+        """Make a queue again that is in the journal."""
         with self._lock:
             return self._add_queue(address, kept, policy)
 
@@ -288,7 +288,7 @@ class VirtualHost:
         return self._topics.get(name)
 
     def has_destination(self, address: Address) -> bool:
-        """Say whether there is such a destination; none is made."""
+        """Return whether there is such a destination; none is made."""
         if address.temporary:
             return self.temporaries.owner_of(address) is not None
         return address.name in (self._queues if address.kind is AddressKind.QUEUE else self._topics)
@@ -311,8 +311,8 @@ class VirtualHost:
     def alter_queue(self, name: str, **changes: Any) -> bool:
         """Change fields of a queue's policy, which is its own from now on; return False if there is no such queue.
 
-        Who changes others at the same time waits for this, so that nobody undoes it. It is obeyed once it is written.
-        Raises `PolicyError`, `DestinationInUseError`, `ResourceError`, `InDoubtError`; then the policy is what it was.
+        Concurrent changes wait for each other, so that none undoes another. The policy applies once it is written.
+        Raises `PolicyError`, `DestinationInUseError`, `ResourceError`, `InDoubtError`; then the policy is unchanged.
         """
         # The policy is read under the name's lock: two alterations at once would otherwise undo each other.
         with self._turns.of(name):
@@ -321,7 +321,7 @@ class VirtualHost:
                 return False
             default = self.policy.queues.for_queue(name)
             altered = queue.policy.altered(**changes)
-            if altered.expiry_queue != queue.policy.expiry_queue:  # that of an older store stays until somebody sets it
+            if altered.expiry_queue != queue.policy.expiry_queue:  # that of an older store stays until it is changed
                 altered.check_for(name)
             alter_when_written(queue, self.storage, Address(_QUEUE, name), altered, default)
         return True
@@ -329,7 +329,7 @@ class VirtualHost:
     def destroy_queue(self, name: str) -> bool:
         """Delete a queue with its messages; return False if there is none.
 
-        Until that is written, it is for everybody as it was. Raises `ResourceError`; `InDoubtError`: it is gone nevertheless.
+        Until that is written, it is unchanged for all. Raises `ResourceError`; `InDoubtError`: it is gone nevertheless.
         """
         with self._turns.of(name):
             queue = self._queues.get(name)
@@ -383,7 +383,7 @@ class VirtualHost:
         return queue
 
     def _make_temporary(self, address: Address) -> Queue | Topic:
-        """Make it, for the table of those. The lock is held."""
+        """Make a temporary destination for `TemporaryDestinations`. The lock is held."""
         if address.kind is AddressKind.QUEUE:
             return self._make_queue(str(address), self.policy.queues.default)
         return Topic(str(address), self.store, self.policy.queues.subscriptions)
@@ -395,19 +395,19 @@ class VirtualHost:
     # Client ids
 
     def take_client_id(self, client_id: str, owner: ConnectionId) -> None:
-        """Let connection `owner` have `client_id`. Raises `DuplicateClientIdError`."""
+        """Assign `client_id` to connection `owner`. Raises `DuplicateClientIdError`."""
         if not client_id:
             raise DuplicateClientIdError("a client id must not be empty")
         check_name(client_id, "the client id", DuplicateClientIdError)
         with self._lock:
-            # One step: two connections that come with the same id at once must not both have it (JMS 1.1 §4.3.2).
+            # One step: of two connections that ask for the same id at once only one may get it (JMS 1.1 §4.3.2).
             if self._client_ids.setdefault(client_id, owner) != owner:
                 raise DuplicateClientIdError(f"client id {client_id!r} is in use by another connection of {self.name}")
 
     # Ending
 
     def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
-        """Delete the temporary destinations of a connection that has closed, and free its client id."""
+        """Delete the temporary destinations of a closed connection, and free its client id."""
         self.temporaries.end_connection(owner)
         with self._lock:
             # The call may be repeated, and another connection may have taken the id since.
@@ -415,11 +415,11 @@ class VirtualHost:
                 del self._client_ids[client_id]
 
     def close(self) -> None:
-        """Close all destinations; their messages go from memory, and stay in the journal that keeps them."""
-        # First: the messages that branches give back are counted as delivered, in the journal that queues still have.
+        """Close all destinations; their messages are removed from memory, and stay in the journal."""
+        # First: the messages that branches release are counted as delivered, in the journal that queues still have.
         self.branches.close()
         with self._lock:
-            # Before they are closed: what closing takes out of memory stays in the journal.
+            # Before they are closed: messages that closing removes from memory stay in the journal.
             for queue in (*self._queues.values(), *self.subscriptions.end_all()):
                 queue.journal = None
             channels: list[Channel] = [*self._queues.values(), *self._topics.values(), *self.temporaries.channels()]
@@ -432,15 +432,15 @@ def _at_once(act: Callable[[], _T], /) -> _T:
 
 
 class KeyedLock:
-    """A lock for each key, which is there while a thread holds it or waits for it.
+    """A lock for each key, which exists while a thread holds it or waits for it.
 
-    It guards no fields, but is the right to change what has that name, and is held while the change is written (decision 0104):
-    its holder waits for nothing but the disk, so that all others get it.
+    It guards no fields: it is the right to change the object with that name, and is held while the change is written (decision 0104).
+    Its holder waits for the disk only, so that all others get it.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # Weak, so that a lock goes with the last thread that uses it: names of queues are not remembered for ever.
+        # Weak, so that a lock is dropped with the last thread that uses it: names of queues are not remembered for ever.
         self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     def of(self, key: str) -> Lock:
@@ -450,7 +450,7 @@ class KeyedLock:
 
 
 class HostSubscriptions:
-    """Safe to use from any thread. Its tables are guarded by the host's lock, which is not held while anything is written."""
+    """The subscriptions of a host. Safe to use from any thread. Its tables are guarded by the host's lock, which is not held during writes."""
 
     def __init__(
         self,
@@ -459,7 +459,7 @@ class HostSubscriptions:
         make_state: Callable[[], ChannelState],
         schedule: Callable[[Scheduled, int], None] | None,
     ) -> None:
-        """`lock`: the host's; `make_state`: of each subscription; `schedule` as in `Queue`."""
+        """`lock`: the host's; `make_state`: makes the state of a subscription; `schedule` as in `Queue`."""
         self._host = host
         self._lock = lock
         self._make_state = make_state
@@ -468,7 +468,7 @@ class HostSubscriptions:
         self._changing: set[SubscriptionKey] = set()
         self._numbers = count(1)
 
-    # Looking
+    # Queries
 
     def durable(self) -> dict[SubscriptionKey, Subscription]:
         """Return the durable subscriptions, with a subscriber or without."""
@@ -487,7 +487,7 @@ class HostSubscriptions:
     def subscribe(
         self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
     ) -> Subscription:
-        """Return the subscription that a new consumer of a topic shall read; `user` has it until it says so to `end`.
+        """Return the subscription that a new consumer of a topic shall read; it is in use by `user` until `end` is called.
 
         Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
         """
@@ -502,7 +502,7 @@ class HostSubscriptions:
                 self.end(subscription, user)
                 raise
             return subscription
-        # A temporary topic ends with its connection, and a durable subscription is for subscribers that come again.
+        # A temporary topic ends with its connection, while a durable subscription is for subscribers that reconnect.
         if address.temporary:
             raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
         if client_id is None:
@@ -531,7 +531,7 @@ class HostSubscriptions:
                 raise SubscriptionInUseError(
                     f"durable subscription {key.name!r} has a subscriber; close that one first"
                 )
-            # The same terms go on with the same subscription and its messages; there is nothing to write.
+            # The same terms continue the same subscription and its messages; there is nothing to write.
             if subscription is not None and subscription.terms.is_same(terms):
                 subscription.subscriber = subscriber
                 subscription.user = user
@@ -546,14 +546,14 @@ class HostSubscriptions:
                 made.user = user
             return made
         finally:
-            # Also after an error: a key that stayed here would be in use until the next start.
+            # Also after an error: a remaining key would be in use until the next start.
             with self._lock:
                 self._changing.discard(key)
 
     def _make_durable(
         self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId, user: object
     ) -> Subscription:
-        """Make a durable subscription, or none if that fails; the caller keeps others away from it."""
+        """Make a durable subscription, or none on failure; the caller prevents concurrent changes of it."""
         storage = self._host.storage
         kept = None if storage is None else storage.define_subscription(key, SubscriptionTerms.of(request))
         made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
@@ -569,13 +569,13 @@ class HostSubscriptions:
     def _make_successor(
         self, key: SubscriptionKey, old: Subscription, request: SubscribeRequest, subscriber: ConnectionId
     ) -> Subscription:
-        """Make a durable subscription, which nobody has yet, in place of one without a subscriber; the caller keeps others away from both.
+        """Replace a durable subscription without a subscriber by a new one; the caller prevents concurrent changes of both.
 
-        Raises `ResourceError`: then the old one is as it was; after any other error the new one is there nevertheless.
+        Raises `ResourceError`: the old one is unchanged; after any other error the new one is in place nevertheless.
         """
         storage = self._host.storage
         if storage is None or old.journal is None:
-            # Nothing of the old one is kept, so no write can fail between the two steps.
+            # The old one is not in the journal, so no write can fail between the two steps.
             self._drop_durable(key, old)
             return self._make_durable(key, request, subscriber, None)
         # Messages that a session holds would be acknowledged in a subscription that has ended.
@@ -596,7 +596,7 @@ class HostSubscriptions:
     def restore(
         self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: QueueJournal
     ) -> Subscription:
-        """Make a durable subscription again that the journal has kept; it has no subscriber."""
+        """Make a durable subscription again that is in the journal; it has no subscriber."""
         request = SubscribeRequest(
             address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
         )
@@ -607,7 +607,7 @@ class HostSubscriptions:
         return made
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
-        """Delete a durable subscription, which gets what is published until that is written.
+        """Delete a durable subscription, which gets published messages until that is written.
 
         Raises `UnknownSubscriptionError`, `SubscriptionInUseError`, `ResourceError`; `InDoubtError`: it is gone nevertheless.
         """
@@ -629,7 +629,7 @@ class HostSubscriptions:
                 self._changing.discard(key)
 
     def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
-        """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
+        """Delete a durable subscription without a subscriber; the caller prevents concurrent changes of it."""
         _check_settled(key, subscription)
         end_when_written(subscription, self._host.storage, partial(self._forget_subscription, key, subscription))
 
@@ -639,12 +639,12 @@ class HostSubscriptions:
             self._durable.pop(key, None)
 
     def end(self, subscription: Subscription, user: object) -> None:
-        """Let a subscription go whose consumer has closed: a durable one stays, any other ends. May be repeated, also when another `user` has it."""
+        """Detach the closed consumer `user` from a subscription: a durable one stays, any other ends. May be repeated, even if another consumer uses it."""
         with self._lock:
-            # Another consumer may have the subscription since; then this call is a late repetition.
+            # Another consumer may use the subscription since; then this call is a late repetition.
             if subscription.user is user:
                 subscription.user = None
-            # A durable subscription goes on gathering messages without a subscriber.
+            # A durable subscription continues to collect messages without a subscriber.
             if subscription.is_durable:
                 return
         terms = subscription.terms
@@ -656,7 +656,7 @@ class HostSubscriptions:
         subscription.close()
 
     def end_all(self) -> list[Subscription]:
-        """Let go of all durable ones, as the host closes, and return them. The lock is held."""
+        """Remove and return all durable subscriptions, as the host closes. The lock is held."""
         found = list(self._durable.values())
         self._durable.clear()
         return found
@@ -690,7 +690,7 @@ class HostSubscriptions:
 
 
 def _check_settled(key: SubscriptionKey, subscription: Subscription) -> None:
-    """Raise `SubscriptionInUseError` while somebody has messages of a subscription that is to end."""
+    """Raise `SubscriptionInUseError` while a session holds messages of a subscription that is to end."""
     unsettled = subscription.count(MessageState.DELIVERED)
     if unsettled:
         raise SubscriptionInUseError(
@@ -700,14 +700,14 @@ def _check_settled(key: SubscriptionKey, subscription: Subscription) -> None:
 
 
 def _durable_name(key: SubscriptionKey, topic: Address) -> str:
-    """Return what the channel of a durable subscription is called, in dead letters too."""
+    """Return the name of a durable subscription's channel, used in dead letters, too."""
     return f"{topic}#{key.client_id}/{key.name}"
 
 
 def check_name(name: str, what: str, error: type[ProviderError]) -> None:
     """Raise `error` for a name with half of a surrogate pair, which Java's strings may have.
 
-    UTF-8 has no such thing, so no list, measurement or page that is to show the name could be written: one queue would hide all others.
+    UTF-8 cannot represent it, so no list, metric or page with the name could be written: one queue would hide all others.
     """
     try:
         name.encode()
@@ -718,7 +718,7 @@ def check_name(name: str, what: str, error: type[ProviderError]) -> None:
 
 
 class TemporaryEndedError(DestinationError):
-    """A message goes to a temporary destination that has ended, so nobody will ever receive it."""
+    """A message for a temporary destination that has ended, so that no client will ever receive it."""
 
 
 @dataclass(slots=True)
@@ -731,19 +731,19 @@ class _Temporary:
 
 
 class TemporaryDestinations:
-    """Safe to use from any thread. Its table is guarded by the host's lock; looking up takes none."""
+    """The temporary destinations of a host. Safe to use from any thread. The table is guarded by the host's lock; a look-up takes none."""
 
     def __init__(
         self, lock: Lock, make: Callable[[Address], Queue | Topic], on_ended: Callable[[Address], None]
     ) -> None:
-        """`lock`: the host's. `make` is called with it held; `on_ended` without, for each that has ended."""
+        """`lock`: the host's. `make` is called with it held; `on_ended` without, for each destination that has ended."""
         self._lock = lock
         self._make = make
         self._on_ended = on_ended
         self._numbers = count(1)
         self._by_name: dict[str, _Temporary] = {}
         self._by_owner: defaultdict[ConnectionId, dict[str, _Temporary]] = defaultdict(dict)
-        """The same for each connection that has some."""
+        """The destinations of each connection that has some."""
 
     def create(self, kind: AddressKind, owner: ConnectionId) -> Address:
         """Make a destination that only connection `owner` may consume from."""
@@ -761,13 +761,13 @@ class TemporaryDestinations:
         return None if found is None or found.address != address else found.owner
 
     def named(self, address: Address, owner: ConnectionId) -> Queue | Topic | None:
-        """Return the destination of connection `owner` that has the name and kind of `address`; None: there is none."""
+        """Return the destination of connection `owner` with the name and kind of `address`; None: there is none."""
         found = self._by_name.get(address.name)
         is_own = found is not None and found.owner == owner and found.address.kind is address.kind
         return found.channel if found is not None and is_own else None
 
     def check_free(self, name: str) -> None:
-        """Raise `DestinationError` if a temporary destination has that name, which others would take for another one's."""
+        """Raise `DestinationError` if a temporary destination has that name, as the two would be confused."""
         found = self._by_name.get(name)
         if found is not None:
             raise DestinationError(
@@ -781,7 +781,7 @@ class TemporaryDestinations:
         return None if found is None else found.channel
 
     def channel_of(self, address: Address) -> Queue | Topic:
-        """Return where a message to `address` goes. Raises `TemporaryEndedError`."""
+        """Return the destination for messages to `address`. Raises `TemporaryEndedError`."""
         found = self._by_name.get(address.name)
         if found is None or found.address.kind is not address.kind:
             raise TemporaryEndedError(_ended(address))
@@ -799,7 +799,7 @@ class TemporaryDestinations:
         return found.channel
 
     def delete(self, address: Address, owner: ConnectionId) -> None:
-        """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
+        """Delete a destination with its messages. Raises `DestinationInUseError`, `DestinationError`."""
         channel = self.owned(address, owner)
         users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
         if users:
@@ -817,7 +817,7 @@ class TemporaryDestinations:
         channel.close()
 
     def end_connection(self, owner: ConnectionId) -> None:
-        """Delete those of a connection that has closed, with their messages. May be repeated."""
+        """Delete the destinations of a closed connection, with their messages. May be repeated."""
         with self._lock:
             # The table keeps them until all are closed, so that a call that is repeated after an error finds the rest.
             ended = list(self._by_owner.get(owner, {}).values())
@@ -830,7 +830,7 @@ class TemporaryDestinations:
             self._by_owner.pop(owner, None)
 
     def channels(self) -> list[Queue | Topic]:
-        """Return all of them. The lock is held."""
+        """Return all destinations. The lock is held."""
         return [each.channel for each in self._by_name.values()]
 
 

@@ -1,13 +1,13 @@
 """The branches of distributed transactions at one broker, for coordinators and for operators (X/Open XA; JMS 1.1 §8).
 
-*Coordinators* start, end, prepare and settle branches through sessions; which session a call comes through matters only for
+*Coordinators* start, end, prepare and settle branches through sessions; the session of a call matters only for
 the work itself. A prepared branch is in doubt until its coordinator decides: it survives the broker's death.
 
-*Operators* see what is in doubt, and may decide when the coordinator will not come back. Such a decision is heuristic:
+*Operators* see the branches in doubt, and may decide when the coordinator will not come back. Such a decision is heuristic:
 it is remembered until the coordinator has been told, and has forgotten the branch.
 
-Locks: the one lock guards the table, and what a branch says of its state and its workers; it is held for a few steps, never
-while messages move, consumers are woken, or a journal writes. The states PREPARING, COMMITTING and SETTLING keep others
+Locks: the one lock guards the table, and the state and workers of a branch; it is held for a few steps, never
+while messages move, consumers are woken, or a journal writes. The states PREPARING, COMMITTING and SETTLING keep other calls
 away meanwhile. It is taken without another lock held, and no lock but a unit's is taken under it.
 """
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store import MessageStore
 
-# How far a branch of a distributed transaction is, as a table (X/Open XA, table 6-4: state of a branch).
-# XA's own names are in the states' values. What it calls one call has two halves here where a journal is written between: PREPARING,
-# COMMITTING and SETTLING keep all others away meanwhile.
-# Deliberately elsewhere: whether a session may start, suspend or end (XA's table 6-3; `branches.py`), and what a branch has done
+# The states of a branch of a distributed transaction, as a table (X/Open XA, table 6-4: state of a branch).
+# The values name the states of XA. Where a journal is written between, one call of XA has two halves here: PREPARING,
+# COMMITTING and SETTLING keep all other calls away meanwhile.
+# Elsewhere by intent: whether a session may start, suspend or end (XA's table 6-3; `branches.py`), and the work of a branch
 # (`unit_of_work.py`).
 
 
@@ -72,7 +72,7 @@ class BranchState(Enum):
 
 
 class BranchEvent(Enum):
-    """What moves a branch on."""
+    """An event of a branch."""
 
     WORK = "a session begins or resumes work, or another one that works remains"
     SUSPEND = "no session works in it any more, and one has suspended its work"
@@ -105,7 +105,7 @@ _BEING_WRITTEN = frozenset({_STATE.PREPARING, _STATE.COMMITTING, _STATE.SETTLING
 
 
 class _BranchMachine(StateMachine[BranchState, BranchEvent]):
-    """Refuses a missing pair with the code of XA that fits, as an application's coordinator is told of it."""
+    """Raises, for a missing pair, the XA error that tells the application's coordinator the reason."""
 
     def __missing__(self, pair: tuple[BranchState, BranchEvent]) -> NoReturn:
         state, event = pair
@@ -177,7 +177,7 @@ BRANCH_TRANSITIONS: Final = _BranchMachine(
         },
     },
 )
-"""All that may happen. Any other pair is refused by the code of XA that fits."""
+"""All transitions. Any other pair raises the XA error that fits."""
 
 
 # One branch of a distributed transaction: a unit of work that several sessions may share, and that outlives them.
@@ -185,7 +185,7 @@ BRANCH_TRANSITIONS: Final = _BranchMachine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchReport:
-    """What an operator is told of a branch."""
+    """A branch, as operators see it."""
 
     xid: Xid
     state: BranchState
@@ -194,13 +194,13 @@ class BranchReport:
     sent: int
     """How many messages it adds to queues and subscriptions."""
     received: int
-    """How many messages it takes away."""
+    """How many messages it removes."""
 
 
 class Branch:
-    """A branch and what was done in it. Its fields are guarded by the lock of `Branches`.
+    """A branch and its work. Its fields are guarded by the lock of `Branches`.
 
-    What sessions received is handed over to `holder`, so that it stays held when they are closed.
+    Messages that sessions received are transferred to `holder`, so that they stay held when the sessions are closed.
     """
 
     __slots__ = ("deadline_ms", "decision", "failure", "holder", "prepared_ms", "state", "unit", "workers", "xid")
@@ -209,7 +209,7 @@ class Branch:
         self.xid = xid
         self.state = BranchState.ACTIVE
         # A session of the branch's own, which no client closes:
-        # what the branch received outlives the sessions that worked in it.
+        # messages that the branch received outlive the sessions that worked in it.
         self.holder = ConsumerSession(ReceiverId(f"branch {xid}"), is_delivering=False)
         self.unit = UnitOfWork(UnitId(f"branch {xid}"), self.holder, expired_rolls_back=expired_rolls_back)
         self.workers: dict[ConsumerSession, bool] = {}
@@ -218,16 +218,16 @@ class Branch:
         """When its time is over, in monotonic milliseconds; None: never."""
         self.prepared_ms: int | None = None
         self.failure = BranchFailure.ROLLED_BACK
-        """Why it can only be rolled back, once it can."""
+        """The reason why it can only be rolled back, if so."""
         self.decision: bool | None = None
         """The decision, commit or not, that may have been written, as its write was not answered."""
 
     def step(self, event: BranchEvent) -> None:
-        """Change state. Raises `BranchError` for what may not be."""
+        """Change state. Raises `BranchError` for a forbidden event."""
         self.state = BRANCH_TRANSITIONS[self.state, event]
 
     def follow_workers(self) -> None:
-        """Change state as a session has begun, suspended or ended its work."""
+        """Change state after a session has begun, suspended or ended its work."""
         if any(self.workers.values()):
             self.step(BranchEvent.WORK)
         elif self.workers:
@@ -241,7 +241,7 @@ class Branch:
             raise self.rolled_back()
 
     def rolled_back(self) -> BranchError:
-        """Return the error that says so."""
+        """Return the error for a branch that can only be rolled back."""
         why = (
             "its time was over before it was prepared: set a longer timeout, or prepare sooner"
             if self.failure is BranchFailure.TIMED_OUT
@@ -250,37 +250,37 @@ class Branch:
         return BranchError(f"branch {self.xid} was rolled back: {why}", self.failure)
 
     def report(self) -> BranchReport:
-        """Return what an operator is told."""
+        """Return the branch as operators see it."""
         sent, received = self.unit.size
         return BranchReport(xid=self.xid, state=self.state, prepared_ms=self.prepared_ms, sent=sent, received=received)
 
     # Work. No lock is held.
 
     def take(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
-        """Receive in the branch what `session` pulled; return False if that delivery is no longer the session's.
+        """Receive in the branch a message that `session` pulled; return False if the session no longer holds that delivery.
 
-        When the branch is over, the message goes back at once, as if it had been received before.
+        If the branch has ended, the message is released at once, as one that was received before.
         """
         queue = entry.queue
         with suppress(ClosedError):
-            # Noted before the message changes hands, so that an `undo` at this moment gives it back.
+            # Recorded before the message is transferred, so that a concurrent `undo` releases it.
             self.holder.take_queue(queue)
             queue.change_holder(entry, delivery_count, session, self.holder)
             if queue.settle_in(self.unit, [(entry, delivery_count)], self.holder):
                 return True
-        # The branch is open, so the delivery was no longer the session's: nothing is to be given back.
+        # The branch is open, so the session no longer held the delivery: nothing is to be released.
         if not self.holder.is_closed:
             return False
         queue.give_back([(entry, delivery_count)], session)
         return True
 
     def undo(self) -> None:
-        """Drop what was sent, and give back what was received, marked redelivered. May be repeated."""
+        """Drop its sent messages, and release the received ones, marked redelivered. May be repeated."""
         self.unit.rollback()
         self.holder.close()
 
     def decide(self, *, commit: bool, now_ms: int) -> None:
-        """End it when it is prepared, and the outcome is written. May be repeated."""
+        """End a prepared branch whose outcome is written. May be repeated."""
         # Before the decision, which empties the unit.
         expiring = {entry.queue for entry in self.unit.sent() if entry.reference.expiration_ms}
         try:
@@ -329,8 +329,8 @@ class Branches:
     ) -> None:
         """Make an empty table.
 
-        `journal` None: there can be no branches. `in_doubt_writes`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
-        unless its session has set another time; 0: never. `schedule` asks for a call of `run_due`, as in
+        `journal` None: there can be no branches. `in_doubt_writes`: of its host. `timeout_ms`: a branch that is not prepared is rolled back after this time,
+        unless its session has set another one; 0: never. `schedule` asks for a call of `run_due`, as in
         `Queue`.
         """
         self._store = store
@@ -347,7 +347,7 @@ class Branches:
 
     @property
     def are_kept(self) -> bool:
-        """Whether a prepared branch would survive, so that there can be branches."""
+        """Whether prepared branches would survive, so that there can be branches."""
         return self._journal is not None
 
     # Work in a branch
@@ -371,10 +371,10 @@ class Branches:
         return branch
 
     def join(self, xid: Xid, worker: ConsumerSession) -> Branch:
-        """Let `worker` work in a branch that is there. Raises `BranchError`."""
+        """Let `worker` work in an existing branch. Raises `BranchError`."""
         with self._lock:
             branch = self._find(xid)
-            # The table lets a doomed branch wait for its sessions to end, so this check is what refuses new work.
+            # The table allows a doomed branch until its sessions end, so this check refuses new work.
             branch.check_alive()
             if worker in branch.workers:
                 raise BranchError(f"the session works in branch {xid} already, or has suspended it: use TMRESUME")
@@ -383,7 +383,7 @@ class Branches:
         return branch
 
     def resume(self, xid: Xid, worker: ConsumerSession) -> Branch:
-        """Let `worker` go on in a branch that it suspended. Raises `BranchError`."""
+        """Let `worker` continue in a branch that it suspended. Raises `BranchError`."""
         with self._lock:
             branch = self._find(xid)
             if branch.workers.get(worker) is not False:
@@ -394,7 +394,7 @@ class Branches:
         return branch
 
     def suspend(self, xid: Xid, worker: ConsumerSession) -> None:
-        """Let `worker` do other things until `resume`. Raises `BranchError`; its work has ended then."""
+        """Suspend the work of `worker` until `resume`. Raises `BranchError`; its work has ended then."""
         with self._lock:
             branch = self._find(xid)
             if not branch.workers.get(worker):
@@ -412,7 +412,7 @@ class Branches:
             branch = self._find(xid)
             if worker not in branch.workers:
                 raise BranchError(f"the session has not started branch {xid}, or has ended it")
-            # Looked at before `fail` dooms it: an end that fails the branch is no error of its own.
+            # Read before `fail` dooms it: an end that fails the branch is no error of its own.
             was_doomed = branch.state is BranchState.ROLLBACK_ONLY
             if fail:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
@@ -430,7 +430,7 @@ class Branches:
             return self._branches.get(xid)
 
     def abandon(self, worker: ConsumerSession) -> None:
-        """Roll back what `worker` works in, or has suspended: it was closed. What it ended is its coordinator's. May be repeated."""
+        """Roll back the branches in which the closed session `worker` works, or has suspended its work; those that it ended are left to their coordinators. May be repeated."""
         with self._lock:
             left = [branch for branch in self._branches.values() if worker in branch.workers]
             for branch in left:
@@ -443,7 +443,7 @@ class Branches:
     # Two-phase commit
 
     def prepare(self, xid: Xid) -> bool:
-        """Promise that the branch can be committed, whatever dies; return False if it did nothing: it is over then.
+        """Promise that the branch can be committed, even after a crash; return False if it did nothing: it has ended then.
 
         Raises `BranchError`. Waits for the journal, with force.
         """
@@ -462,7 +462,7 @@ class Branches:
             branch.unit.prepare(xid, now_ms, journal)
         except Exception as error:
             if not isinstance(error, RolledBackError):
-                # It may be there as prepared; the coordinator, that was not promised anything, rolls it back.
+                # It may be in the store as prepared; the coordinator, which got no promise, rolls it back.
                 journal.note(Changes(outcomes=[BranchOutcome(xid, commit=False)]))
             # Before the state changes: until it is ROLLBACK_ONLY the coordinator is told to wait.
             branch.undo()
@@ -487,14 +487,14 @@ class Branches:
             self._settle(xid, commit=True, heuristic=False)
 
     def rollback(self, xid: Xid) -> None:
-        """Undo a branch, prepared or not. Raises `BranchError`. Waits for the journal if it is prepared."""
+        """Roll back a branch, prepared or not. Raises `BranchError`. Waits for the journal if it is prepared."""
         with self._lock:
             branch = self._find(xid)
             is_prepared = branch.state is BranchState.PREPARED
             if not is_prepared:
-                BRANCH_TRANSITIONS[branch.state, BranchEvent.ROLLBACK]  # raises unless it may be rolled back
+                BRANCH_TRANSITIONS[branch.state, BranchEvent.ROLLBACK]  # raises if a rollback is forbidden
                 self._doom(branch, BranchFailure.ROLLED_BACK)
-        # Without the lock, as the journal is written; `_settle` looks at the state again.
+        # Without the lock, as the journal is written; `_settle` checks the state again.
         if is_prepared:
             self._settle(xid, commit=False, heuristic=False)
             return
@@ -505,11 +505,11 @@ class Branches:
                 self._end(branch, BranchEvent.ROLLBACK)
 
     def recover(self) -> Sequence[Xid]:
-        """Return the branches that are in doubt, and those that an operator settled, the oldest first."""
+        """Return the branches in doubt, and those that an operator settled, the oldest first."""
         self._need_journal()
         with self._lock:
             # A branch whose decision is being written is in doubt still:
-            # a coordinator that scans must not take it for ended.
+            # a coordinator that scans must not consider it ended.
             return [xid for xid, branch in self._branches.items() if branch.state in _IN_DOUBT]
 
     def forget(self, xid: Xid) -> None:
@@ -520,10 +520,10 @@ class Branches:
             committed = _HEURISTIC.get(branch.state)
             if committed is None:
                 raise BranchError(f"branch {xid} was not settled by an operator, so it cannot be forgotten")
-        # Forced: a coordinator that was told so never asks about the branch again.
+        # Forced: a coordinator that got the answer never asks about the branch again.
         journal.write(Changes(outcomes=[BranchOutcome(xid, commit=committed)]), force=True)
         with self._lock:
-            if branch.state in _HEURISTIC:  # another call may have been as fast
+            if branch.state in _HEURISTIC:  # another call may have been faster
                 self._end(branch, BranchEvent.FORGET)
 
     def _commit_at_once(self, xid: Xid) -> None:
@@ -553,28 +553,28 @@ class Branches:
             self._end(branch, BranchEvent.WRITTEN)
 
     def _end_doomed(self, branch: Branch) -> None:
-        """Raise `BranchError` if a branch can only be rolled back: it is over then, as its coordinator knows. The lock is held."""
+        """Raise `BranchError` if a branch can only be rolled back: it ends then, as its coordinator gets the error. The lock is held."""
         if branch.state is BranchState.ROLLBACK_ONLY:
             self._end(branch, BranchEvent.ROLLBACK)
             raise branch.rolled_back()
 
     def _lose(self, branch: Branch) -> None:
-        """Let go of a branch whose commit in one phase was not answered, or failed before it was written."""
+        """Give up a branch whose commit in one phase was not answered, or failed before it was written."""
         if branch.unit.is_in_doubt:
             if self._in_doubt_writes is not None:
                 self._in_doubt_writes.add_unit(branch.unit)
-        else:  # it was not begun to be written, or has taken effect
+        else:  # its write was not begun, or has taken effect
             branch.unit.end_unwritten()
             branch.undo()
         with self._lock:
             self._end(branch, BranchEvent.LOSE)
 
     def _settle(self, xid: Xid, *, commit: bool, heuristic: bool) -> None:
-        """Decide about a prepared branch. If that fails, the same can be decided again."""
+        """Decide about a prepared branch. If that fails, the same decision can be made again."""
         journal = self._need_journal()
         with self._lock:
             branch = self._find(xid)
-            # Before SETTLING: a refused call leaves the branch as it was.
+            # Before SETTLING: a refused call leaves the branch unchanged.
             _check_decision(branch, commit=commit)
             # As in `prepare`: SETTLING keeps a second decision away while the first one is written.
             branch.step(BranchEvent.SETTLE)
@@ -582,7 +582,7 @@ class Branches:
         is_begun = is_written = False
         try:
             if commit:
-                # Before the write: a message that cannot be loaded refuses the decision while it can still be refused.
+                # Before the write: a message that cannot be loaded refuses the decision while that is still possible.
                 self._load(branch)
                 # The producers' ids count from this commit, so they are written
                 # with the decision and not with the prepare.
@@ -594,7 +594,7 @@ class Branches:
         except Exception as error:
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
-                # This decision may be in the store: a later call may repeat it, and the other one is refused.
+                # This decision may be in the store: a later call may repeat it, and the opposite one is refused.
                 if is_written or (is_begun and is_outcome_unknown(error)):
                     branch.decision = commit
             if not isinstance(error, ProviderError):
@@ -607,15 +607,15 @@ class Branches:
             self._end(branch, _DECIDED[commit, heuristic])
 
     def _load(self, branch: Branch) -> None:
-        """Have its messages in memory, where selectors can read them: after a restart they are on the disk."""
+        """Load its messages into memory, where selectors can read them: after a restart they are on the disk."""
         entries = {entry.reference: entry for entry in branch.unit.sent()}
         for unreadable in self._store.load(list(entries)):
-            entries[unreadable].queue.rollback(entries[unreadable])  # the journal has reported and kept it
+            entries[unreadable].queue.rollback(entries[unreadable])  # the journal has reported and quarantined it
 
     # Operators
 
     def reports(self) -> Sequence[BranchReport]:
-        """Return what there is to say of each branch, prepared or not."""
+        """Return each branch, prepared or not, as operators see it."""
         with self._lock:
             return [branch.report() for branch in self._branches.values()]
 
@@ -634,12 +634,12 @@ class Branches:
         self._settle(xid, commit=commit, heuristic=True)
         _log.warning("PYJMS-BROKER-12 an operator has %s branch %s", _done(commit), xid)
 
-    # Time
+    # Timed work
 
     def run_due(self, now_ms: int) -> int | None:
-        """Roll back the branches whose time is over; return when to come again, in wall-clock ms; None: when asked.
+        """Roll back the branches whose time is over; return when to call again, in wall-clock ms; None: when asked.
 
-        It is the monotonic clock that judges, so that a clock that is set rolls nothing back.
+        Deadlines are by the monotonic clock, so that changing the wall clock rolls nothing back.
         """
         monotonic_ms = self._clock.monotonic_ms()
         doomed: list[Branch] = []
@@ -647,7 +647,7 @@ class Branches:
             for branch in list(self._branches.values()):
                 if branch.deadline_ms is None or branch.deadline_ms > monotonic_ms:
                     continue
-                # Once more as long: a branch whose coordinator does not ask until then is forgotten.
+                # The same time again: a branch whose coordinator does not ask until then is forgotten.
                 branch.deadline_ms = monotonic_ms + (self.timeout_ms or DEFAULT_TIMEOUT_MS)
                 # A branch that is being written is left alone: the outcome of its write decides.
                 if branch.state in _TIMED:
@@ -664,9 +664,9 @@ class Branches:
         return None if remaining_ms is None else now_ms + max(1, round(remaining_ms))
 
     def _set_deadline(self, branch: Branch, timeout_ms: int) -> bool:
-        """Return whether the housekeeper must come earlier than was asked. The lock is held."""
+        """Set the deadline; return whether an earlier call of `run_due` must be scheduled. The lock is held."""
         branch.deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        # A later visit need not be asked for: the one before finds out when to come again.
+        # A later call need not be scheduled: the earlier one computes the next time.
         if self._due_ms is not None and self._due_ms <= branch.deadline_ms:
             return False
         self._due_ms = branch.deadline_ms
@@ -679,16 +679,16 @@ class Branches:
     # The end
 
     def close(self) -> None:
-        """Roll back what is not prepared, as the broker ends: what was received goes back, and is known as delivered."""
+        """Roll back branches that are not prepared, as the broker ends: received messages are released, and count as delivered."""
         with self._lock:
-            # Prepared branches stay as they are, in the journal, and are in doubt after the next start.
+            # Prepared branches stay unchanged, in the journal, and are in doubt after the next start.
             ended = [branch for branch in self._branches.values() if branch.state in _TIMED]
             for branch in ended:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
         for branch in ended:
             branch.undo()
 
-    # What a journal has kept
+    # Restoring from a journal
 
     def restore(
         self,
@@ -698,18 +698,18 @@ class Branches:
         received: Iterable[QueueEntry],
         claims: Iterable[DuplicateClaim] = (),
     ) -> None:
-        """Know a branch again that is in doubt; before the queues are used. `received` are in their queues."""
+        """Restore a branch in doubt; before the queues are used. `received` are in their queues."""
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
         # Uncommitted, in their queues: they take room there, and appear with the commit.
         for queue, reference in sent:
             restore_message(queue, reference, 0, branch.unit)
         for entry in received:
             branch.holder.take_queue(entry.queue)
-            # Delivered to the branch's own session again, before any consumer is there.
+            # Delivered to the branch's own session again, before any consumer is attached.
             entry.queue.hold(entry, branch.unit, branch.holder)
         for claim in claims:
             branch.unit.add_duplicate(claim)
-        # After all was added: a unit that is PREPARED takes nothing more.
+        # After everything was added: a PREPARED unit accepts no more.
         branch.unit.restore_prepared()
         branch.state = BranchState.PREPARED
         branch.prepared_ms = prepared_ms
@@ -717,7 +717,7 @@ class Branches:
             self._branches[xid] = branch
 
     def restore_heuristic(self, xid: Xid, *, committed: bool) -> None:
-        """Know a branch again that an operator settled, and whose coordinator has not been told."""
+        """Restore a branch that an operator settled, and whose coordinator has not been told."""
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
         branch.state = BranchState.HEURISTICALLY_COMMITTED if committed else BranchState.HEURISTICALLY_ROLLED_BACK
         with self._lock:
@@ -737,15 +737,15 @@ class Branches:
 
     def _doom(self, branch: Branch, failure: BranchFailure) -> None:
         if branch.state is not BranchState.ROLLBACK_ONLY:
-            # The first reason stays: it is what the coordinator is told.
+            # The first reason stays: it is the one that the coordinator gets.
             branch.failure = failure
         branch.step(BranchEvent.DOOM)
 
     def _end(self, branch: Branch, event: BranchEvent) -> None:
-        """Change state; a branch that is over leaves the table."""
+        """Change state; a branch that has ended leaves the table."""
         # Looked up before the table is changed: a forbidden step must leave the branch where it is.
         after = BRANCH_TRANSITIONS[branch.state, event]
-        # A heuristic decision is remembered until `forget` (X/Open XA), so that the coordinator hears of it.
+        # A heuristic decision is remembered until `forget` (X/Open XA), so that the coordinator is told.
         if after not in _HEURISTIC:
             del self._branches[branch.xid]
         branch.state = after
@@ -760,7 +760,7 @@ _GONE: Final = BranchFailure.UNREACHABLE
 
 
 def _check_decision(branch: Branch, *, commit: bool) -> None:
-    """Raise `BranchError` if the other decision may have been written."""
+    """Raise `BranchError` if the opposite decision may have been written."""
     if branch.decision is (not commit):
         raise BranchError(
             f"branch {branch.xid} may have been {_done(not commit)}, as nobody answered when that was written; only the "

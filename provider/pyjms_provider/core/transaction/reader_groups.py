@@ -1,9 +1,9 @@
-"""The reader groups of a virtual host: who may number, read, acknowledge and release what (`pyjms.spi.replay`).
+"""The reader groups of a virtual host: numbering, reading, acknowledging and releasing messages (`pyjms.spi.replay`).
 
-A group belongs to the host, not to a connection: it stays as it is when its reader's connection is lost, and, with a store,
-when the broker dies. What it reserves is written before anybody is told, and what it acknowledges is written before it goes.
+A group belongs to the host, not to a connection: it is unchanged when its reader's connection is lost, and, with a store,
+when the broker dies. Its reservations are written before they are returned, and its acknowledgements before messages are removed.
 
-Locks: each group has a turn, in which one thread writes and no lock is held, and a lock for its fields, held for a few
+Locks: each group has a turn, a lock held by one thread while it writes, and a lock for its fields, held for a few
 steps; the table's lock guards the table. Each is taken alone, or with the table's first.
 """
 
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store import MessageStore
 
-# One reader group: a dense sequence of messages that it holds, and the ways in which it takes and lets go of them.
-# It holds messages as a prepared branch holds what it received: they are DELIVERED to a session of the group's own that no client closes,
-# and recorded in a unit of work that is PREPARED, so that neither time nor a lost connection changes them.
+# One reader group: a dense sequence of messages that it holds, and how it takes and releases them.
+# It holds messages as a prepared branch holds those it received: they are DELIVERED to a session of the group's own that no client closes,
+# and recorded in a PREPARED unit of work, so that neither time nor a lost connection changes them.
 
 PAGE_MESSAGES: Final = 1000
 PAGE_BYTES: Final = 1 << 20
-"""How much `read` returns at most: one message in any case."""
+"""The maximal size of a page of `read`, which has at least one message."""
 
 
 class GroupEntry(NamedTuple):
@@ -74,13 +74,13 @@ class GroupEntry(NamedTuple):
 
     entry: QueueEntry
     times: int
-    """How often it was handed out when it was reserved, that time included; also names the delivery to the group."""
+    """Its delivery count when it was reserved, this delivery included; also identifies the delivery to the group."""
     size: int
     """About how many bytes its body and properties take."""
 
 
 class Group:
-    """A reader group. Its fields are guarded by `lock`; only who has `turn` changes them, and no other lock is held meanwhile."""
+    """A reader group. Its fields are guarded by `lock`; only the thread that holds `turn` changes them, with no other lock held."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class Group:
         selector: Selector | None,
         queue: Queue,
     ) -> None:
-        """`selector`: what the group chooses among the messages of `queue`, as a consumer does."""
+        """`selector`: selects among the messages of `queue`, as a consumer's does."""
         self.record = record
-        """As it was written last; `low` is newer."""
+        """The last written record; `low` is newer."""
         self.address = address
         self.key = key
         self.queue = queue
@@ -102,33 +102,33 @@ class Group:
         self.lock = Lock()
         self.is_ended = False
         self.doubtful = 0
-        """Up to this number it was acknowledged, and nobody answered: the store may be ahead of `low`."""
+        """The number of an acknowledgement without an answer: the store may be ahead of `low`."""
         self.is_perhaps_released = False
-        """Whether it was released, and nobody answered: only that can be tried again."""
+        """Whether its release was not answered: only that can be tried again."""
         self._selector = selector
-        # The selector's scan position outlives the consumers that come and go with each reservation.
+        # The selector's scan position outlives the consumers of single reservations.
         self._let_go_of_cursor = queue.keep_cursor(selector)
         self._held: list[GroupEntry | None] = []  # from low + 1 on; None: it could not be understood after a restart
-        self._unsure: list[GroupEntry] = []  # nobody answered when these were written, so they are next
+        self._unsure: list[GroupEntry] = []  # their write was not answered, so they are next
         self._holder = ConsumerSession(ReceiverId(f"reader group {record.name}"), is_delivering=True)
         self._unit = UnitOfWork(UnitId(f"reader group {record.name}"), self._holder)
         # PREPARED from the start: neither expiry nor a closing session ends such a unit (decision 0170).
         self._unit.restore_prepared()
 
-    # What it is
+    # Properties
 
     @property
     def high(self) -> int:
-        """The highest number that is reserved."""
+        """The highest reserved number."""
         return self.low + len(self._held)
 
     @property
     def is_gone(self) -> bool:
-        """Whether there is no such group any more: it was released, or its queue was deleted."""
+        """Whether the group has ended: it was released, or its queue was deleted."""
         return self.is_ended or self.queue.is_closed
 
     def report(self) -> ReaderGroup:
-        """Return what there is to say of it."""
+        """Return the group as clients and operators see it."""
         record, key = self.record, self.key
         with self.lock:
             low, high = self.low, self.high
@@ -144,7 +144,7 @@ class Group:
         )
 
     def check(self, opened: OpenGroup) -> None:
-        """Raise `FencedError`, or `GroupError` for another generation, unless it is in the hands of who asks."""
+        """Raise `FencedError`, or `GroupError` for another generation, unless the caller is its current reader."""
         record = self.record
         # The generation before the fence: numbers of a group that was released mean other messages now.
         if self.is_gone or opened.group.generation != record.generation:
@@ -156,16 +156,16 @@ class Group:
             )
 
     def check_kept(self) -> None:
-        """Raise `InDoubtError` when nobody knows whether it was released: what it holds may be on its queue in the store."""
+        """Raise `InDoubtError` when the outcome of its release is unknown: its messages may be in its queue in the store."""
         if self.is_perhaps_released:
             raise InDoubtError(
                 f"nobody answered when reader group {self.record.name!r} was released: release it again, and then open it anew"
             )
 
-    # Reserving: who has the turn
+    # Reserving: the turn is held
 
     def is_enough(self, after: int, max_messages: int, max_bytes: int | None) -> int | None:
-        """Return up to which number messages are reserved that make a full answer, or None. Raises `GroupError`."""
+        """Return the highest number of a full answer, if enough messages are reserved, or None. Raises `GroupError`."""
         if not self.low <= after <= self.high:
             raise GroupError(
                 f"reader group {self.record.name!r} cannot go on after number {after}: {self.low} are acknowledged, and "
@@ -182,11 +182,11 @@ class Group:
         return after + max_messages if self.high >= after + max_messages else None
 
     def bytes_after(self, after: int) -> int:
-        """Return about how many bytes of messages are reserved after that number."""
+        """Return about how many bytes the messages reserved after that number take."""
         return sum(held.size for held in self._held[after - self.low :] if held is not None)
 
     def new_consumer(self, on_ready: Callable[[], None]) -> Consumer:
-        """Return a consumer that is to be attached to the queue while the group reserves."""
+        """Return a consumer to be attached to the queue while the group reserves."""
         return Consumer(self.queue, ConsumerTarget(self._holder, on_ready), selector=self._selector)
 
     def pull(
@@ -205,30 +205,30 @@ class Group:
                 taken.append((entry, delivery.count))
                 size = _size_of(entry, store)
                 if room_bytes is not None:
-                    # It had to be pulled to be measured; nobody has seen it, so its delivery does not count.
+                    # It had to be pulled to be measured; no client has seen it, so its delivery does not count.
                     if size > room_bytes and not (one and not pulled):
                         queue.give_back([(entry, delivery.count)], holder, unseen=True)
                         break
                     room_bytes -= size
-                if queue.settle_in(unit, [(entry, delivery.count)], holder):  # else it has expired at this moment
+                if queue.settle_in(unit, [(entry, delivery.count)], holder):  # otherwise it has just expired
                     pulled.append(GroupEntry(entry, delivery.count, size))
         except Exception:
-            # The disk failed: else they would be the group's without a number.
+            # The disk failed: otherwise they would be the group's without a number.
             queue.give_back(taken, holder, unseen=True)
             raise
         return pulled
 
     def reservations(self, pulled: Sequence[GroupEntry]) -> list[Reservation]:
-        """Return what is to be written when they are the next ones."""
+        """Return the reservations to be written if these are the next messages."""
         number, group = self.high, self.record.number
         return [
             Reservation(group, number + place, held.entry.reference, held.times) for place, held in enumerate(pulled, 1)
         ]
 
     def keep_transient(self, pulled: Sequence[GroupEntry], store: MessageStore) -> list[NewMessage]:
-        """Return the messages among them that the store does not have: from now on it keeps them for the group.
+        """Return the messages among them that are not in the store: from now on they are durable, for the group.
 
-        One that several subscriptions share is copied, as it is to survive in this one alone. Waits for a disk.
+        A message that several subscriptions share is copied, as it is to survive in this one alone. Waits for a disk.
         """
         kept = self.queue.journal
         if kept is None:
@@ -239,38 +239,38 @@ class Group:
             if entry.reference.journaled:
                 continue
             envelope = self._envelope(held, store)
-            # The other subscriptions' reference must not say that the journal
-            # has the message: it does not keep it for them.
+            # The other subscriptions' reference must not say that the message is
+            # journaled: it is not stored for them.
             if entry.reference.holders > 1:
                 _have_own(entry, envelope, store)
             added.append(NewMessage(entry.reference, envelope, (kept.number,)))
         return added
 
     def give_back_unseen(self, pulled: Sequence[GroupEntry]) -> None:
-        """Return messages that could not be reserved, as if nobody had taken them."""
+        """Release messages that could not be reserved, as if they had not been taken."""
         self.queue.give_back([(held.entry, held.times) for held in pulled], self._holder, unseen=True)
 
     def take(self, pulled: Sequence[GroupEntry]) -> None:
-        """Hold them, as that is written."""
+        """Hold messages, after their reservation was written."""
         with self.lock:
             self._held.extend(pulled)
             self._unsure = []
 
     @property
     def unsure(self) -> list[GroupEntry]:
-        """The next messages if they were written: nobody answered. They are to be written again before all others."""
+        """The next messages, if they were written without an answer. They must be written again before all others."""
         return self._unsure
 
     def note_unsure(self, pulled: list[GroupEntry]) -> None:
-        """Hold messages of which nobody knows whether they were written."""
+        """Hold messages whose reservation was written without an answer."""
         self._unsure = pulled
 
     # Reading
 
     def page(self, after: int, upto: int) -> list[GroupEntry | None]:
-        """Return what is held after that number, at most a page. Raises `GroupError`."""
+        """Return the messages held after that number, at most a page. Raises `GroupError`."""
         name = self.record.name
-        # Without the turn: readers go on while another thread writes a reservation.
+        # Without the turn: readers continue while another thread writes a reservation.
         with self.lock:
             if upto > self.high:
                 raise GroupError(f"reader group {name!r} has reserved {self.high} messages, so {upto} cannot be read")
@@ -298,7 +298,7 @@ class Group:
             if held is None:
                 envelope = None
             elif messages:
-                # Loading brings in only what memory takes at once.
+                # A load only reads as much as memory takes at once.
                 try:
                     envelope = store.retrieve(held.entry.reference)
                 except (NotInMemoryError, KeyError):
@@ -339,10 +339,10 @@ class Group:
                 raise ResourceError("a message cannot be read, and was set aside; the broker's log tells") from None
             return envelope
 
-    # Letting go: who has the turn
+    # Letting go: the turn is held
 
     def acknowledged(self, upto: int) -> list[GroupEntry]:
-        """Return what is held up to that number. Raises `GroupError` when it was never reserved."""
+        """Return the messages held up to that number. Raises `GroupError` when it was never reserved."""
         if upto > self.high:
             raise GroupError(
                 f"reader group {self.record.name!r} has reserved {self.high} messages, so {upto} cannot be acknowledged"
@@ -350,7 +350,7 @@ class Group:
         return [held for held in self._held[: max(0, upto - self.low)] if held is not None]
 
     def settle(self, upto: int, gone: Sequence[GroupEntry]) -> None:
-        """Let go of them for good, as that is written."""
+        """Settle messages, after their acknowledgement was written."""
         with self.lock:
             del self._held[: upto - self.low]
             self.low = upto
@@ -359,14 +359,14 @@ class Group:
         self.queue.wake_freed()
 
     def removals(self, gone: Sequence[GroupEntry]) -> list[Removal]:
-        """Return what the journal is told of them."""
+        """Return the removals to be written for these messages."""
         kept = self.queue.journal
         if kept is None:
             return []
         return [Removal(kept.number, held.entry.reference) for held in gone if held.entry.reference.journaled]
 
     def counts(self) -> list[tuple[QueueNumber, MessageReference, int]]:
-        """Return how often what it holds was handed out."""
+        """Return the delivery counts of the messages that it holds."""
         kept = self.queue.journal
         # Also those of unknown outcome: the store may have them as the group's.
         held = [each for each in (*self._held, *self._unsure) if each is not None]
@@ -375,19 +375,19 @@ class Group:
         return [(kept.number, each.entry.reference, each.times) for each in held if each.entry.reference.journaled]
 
     def end(self) -> int:
-        """Give back what it holds, marked redelivered; return how many messages that were."""
+        """Release its messages, marked redelivered; return how many there were."""
         with self.lock:
-            # Before anything is given back: a reader that asks meanwhile is told that the group was released.
+            # Before any message is released: a concurrent reader gets the error that the group was released.
             self.is_ended = True
             held, self._held, self._unsure = [*self._held, *self._unsure], [], []
         self.queue.give_back_all(self._holder)
         self._let_go_of_cursor()
         return sum(each is not None for each in held)
 
-    # What a journal has kept
+    # Restoring from a journal
 
     def restore(self, number: int, entry: QueueEntry | None, count: int) -> None:
-        """Hold a message again, which is in its queue; None: it was set aside. They come by number."""
+        """Hold a message of its queue again; None: it was quarantined. Called in the order of numbers."""
         # Numbers without a message were quarantined; they keep their places, as the reader counts by number.
         while self.high < number - 1:
             self._held.append(None)
@@ -399,20 +399,20 @@ class Group:
 
 
 def _size_of(entry: QueueEntry, store: MessageStore) -> int:
-    """Return about how many bytes body and properties take. What is not in memory has been measured."""
+    """Return about how many bytes body and properties take. A message that is not in memory has been measured."""
     reference = entry.reference
     if not reference.size:
         try:
             size = approximate_size(store.retrieve(reference))
         except NotInMemoryError:
-            store.load([reference])  # it notes the size of what it reads
+            store.load([reference])  # this sets the size of each message that it reads
             size = reference.size
         return max(0, size - MESSAGE_OVERHEAD)
     return max(0, reference.size - MESSAGE_OVERHEAD)
 
 
 def _have_own(entry: QueueEntry, envelope: Envelope, store: MessageStore) -> None:
-    """Give an entry a message of its own in place of one that it shares."""
+    """Give an entry a message of its own instead of one that it shares."""
     shared = entry.reference
     own = store.store(envelope, shared.origin)
     own.deliver_at_ms, own.size = shared.deliver_at_ms, shared.size
@@ -429,7 +429,7 @@ _IN_MEMORY: Final = QueueNumber(0)
 
 
 class SubscriptionTable(Protocol):
-    """What reader groups use of the table of subscriptions."""
+    """The part of the subscription table that reader groups use."""
 
     def durable(self) -> dict[SubscriptionKey, Subscription]:
         """Return the durable subscriptions, with a subscriber or without."""
@@ -438,16 +438,16 @@ class SubscriptionTable(Protocol):
     def subscribe(
         self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
     ) -> Subscription:
-        """Return the subscription that `user` has from now on."""
+        """Return the subscription, which is in use by `user` from now on."""
         ...
 
     def end(self, subscription: Subscription, user: object) -> None:
-        """Let a subscription go that `user` has."""
+        """End the use of a subscription by `user`."""
         ...
 
 
 class PipelineHost(Protocol):
-    """What reader groups and staged units use of their virtual host."""
+    """The part of the virtual host that reader groups and staged units use."""
 
     store: MessageStore
     clock: Clock
@@ -455,7 +455,7 @@ class PipelineHost(Protocol):
 
     @property
     def work(self) -> RunsWork:
-        """Runs what may write; the end of the host waits for it."""
+        """Runs a function that may write; the end of the host waits for it."""
         ...
 
     @property
@@ -482,10 +482,10 @@ class GroupTable:
     # Opening
 
     def open(self, request: GroupRequest, client_id: str | None) -> OpenGroup:
-        """Do as `ReaderGroups.open` says, for a connection with this client id. Waits for the journal."""
+        """Open a group, as `ReaderGroups.open` says, for a connection with this client id. Waits for the journal."""
         if not 1 <= len(request.name) <= NAME_MAX:
             raise GroupError(f"the name of a reader group has 1 to {NAME_MAX} characters")
-        # Compiled here, so that a selector that is wrong is refused before anything is made.
+        # Compiled here, so that an invalid selector is refused before anything is made.
         selector = selector_or_none(request.selector)
         request = replace(request, selector=None if selector is None else selector.text)
         with self._opening:
@@ -501,14 +501,14 @@ class GroupTable:
             if group.is_gone:
                 raise _unknown(request.name)
             group.check_kept()
-            self._acknowledge(group, group.doubtful)  # else an older low mark could be written over a newer one
-            # Another fence with each opening: the reader that had the group is refused from now on.
+            self._acknowledge(group, group.doubtful)  # otherwise an older low mark could be written over a newer one
+            # Another fence with each opening: the previous reader of the group is refused from now on.
             record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
             try:
                 self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
             except Exception as error:
                 if is_outcome_unknown(error):
-                    group.record = record  # nobody has the new fence, and the old one may not be good any more
+                    group.record = record  # no reader has the new fence, and the old one may no longer be valid
                 raise
             group.record = record
         return OpenGroup(group=group.report(), fence=record.fence)
@@ -520,7 +520,7 @@ class GroupTable:
         else:
             key = _key_of(request, client_id)
             queue = self._subscription(request, key, selector)
-            selector = None  # the subscription has it
+            selector = None  # the subscription applies it
         number = GroupNumber(next(self._numbers))
         kept = queue.journal
         record = GroupRecord(
@@ -538,14 +538,14 @@ class GroupTable:
             kept.add_definition(changes)
         try:
             self._write_all(changes, force=True)
-        # Any error: a subscription that was taken for the group would stay in use by a group that is not there.
+        # Any error: a subscription that was made for the group would stay in use by a group that does not exist.
         except Exception:
             self._let_go(queue)
             raise
         if kept is not None:
             kept.was_defined()
         group = Group(record, request.address, key, selector, queue)
-        # In the table only after it is written: a group that the store refuses never was there.
+        # In the table only after it is written: a group that the store refuses never existed.
         with self._lock:
             self._groups[request.name] = group
         return OpenGroup(group=group.report(), fence=1)
@@ -590,7 +590,7 @@ class GroupTable:
     # Reserving
 
     def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
-        """Do as `ReaderGroups.reserve` says."""
+        """Reserve messages, as `ReaderGroups.reserve` says."""
         if max_messages < 1 or (max_bytes is not None and max_bytes < 1):
             raise GroupError("a reader group reserves one message, and one byte, at least")
         group = self._find(opened.group.name)
@@ -624,7 +624,7 @@ class GroupTable:
     def _reserve_more(
         self, group: Group, consumer: Consumer, after: int, max_messages: int, max_bytes: int | None
     ) -> None:
-        """Reserve what is there now. The turn is taken."""
+        """Reserve the messages that are there now. The turn is held."""
         store = self._host.store
         # First: their numbers are the next ones, and may be in the store already.
         if group.unsure:
@@ -639,7 +639,7 @@ class GroupTable:
             self._keep(group, pulled)
 
     def _keep(self, group: Group, pulled: list[GroupEntry]) -> None:
-        """Write that messages are the group's, and hold them; or give them back. The turn is taken."""
+        """Write that messages are the group's, and hold them; or release them. The turn is held."""
         storage = self._host.storage
         if storage is not None:
             try:
@@ -651,7 +651,7 @@ class GroupTable:
             except Exception as error:
                 if is_outcome_unknown(error):
                     group.note_unsure(pulled)
-                # What was unanswered before stays so after a refusal: the first write may have been made all the same.
+                # Messages that were unanswered before stay so after a refusal: the first write may have been made all the same.
                 elif pulled is not group.unsure:
                     group.give_back_unseen(pulled)
                 raise
@@ -662,7 +662,7 @@ class GroupTable:
     # Reading
 
     def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
-        """Do as `ReaderGroups.read` says. Waits for a disk, or for the journal."""
+        """Read messages, as `ReaderGroups.read` says. Waits for a disk, or for the journal."""
         group = self._find(name)
         if group.record.generation != generation:
             raise GroupError(
@@ -680,7 +680,7 @@ class GroupTable:
     # Letting go
 
     def acknowledge(self, opened: OpenGroup, upto: int) -> None:
-        """Do as `ReaderGroups.acknowledge` says. Waits for the journal."""
+        """Acknowledge messages, as `ReaderGroups.acknowledge` says. Waits for the journal."""
         group = self._find(opened.group.name)
         with group.turn:
             group.check(opened)
@@ -707,7 +707,7 @@ class GroupTable:
         group.settle(upto, gone)
 
     def release(self, name: str) -> int:
-        """Do as `ReaderGroups.release` says. Waits for the journal."""
+        """Release a group, as `ReaderGroups.release` says. Waits for the journal."""
         group = self._find(name)
         with group.turn:
             if group.is_gone:
@@ -720,8 +720,8 @@ class GroupTable:
 
     def _release(self, group: Group) -> int:
         # In this order: acknowledgements, unanswered reservations, the release.
-        self._acknowledge(group, group.doubtful)  # else what is gone could come back
-        if group.unsure:  # else the store could have transient messages of which the queue knows nothing
+        self._acknowledge(group, group.doubtful)  # otherwise acknowledged messages could reappear
+        if group.unsure:  # otherwise the store could have transient messages that the queue does not know
             self._keep(group, group.unsure)
         changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
         try:
@@ -734,9 +734,9 @@ class GroupTable:
         return self._end(group)
 
     def _end(self, group: Group) -> int:
-        """Give back what a group holds; return how many messages that were. Only the first of several who end it does so."""
+        """Release a group's messages; return how many there were. Of several concurrent calls only the first does so."""
         with self._lock:
-            # Once only: a release and a queue's end may meet here.
+            # Once only: a release and a queue's end may coincide here.
             if self._groups.get(group.record.name) is not group:
                 return 0
             del self._groups[group.record.name]
@@ -744,14 +744,14 @@ class GroupTable:
         self._let_go(group.queue)
         return released
 
-    # Looking
+    # Queries
 
     def groups(self) -> list[ReaderGroup]:
         """Return all groups, by name."""
         return [group.report() for group in self.all()]
 
     def all(self) -> list[Group]:
-        """Return the groups themselves, by name."""
+        """Return the `Group` objects, by name."""
         with self._lock:
             names = sorted(self._groups)
         return [group for name in names if (group := self._find_or_none(name)) is not None]
@@ -766,13 +766,13 @@ class GroupTable:
         group = self._groups.get(name)
         if group is None or not group.is_gone:
             return group
-        self._end(group)  # its queue was deleted, and the journal forgot the group with it
+        self._end(group)  # its queue was deleted, and the journal removed the group with it
         return None
 
-    # What a journal has kept
+    # Restoring from a journal
 
     def restore(self, group: Group) -> None:
-        """Know a group again that the journal has kept; before anybody uses it."""
+        """Restore a group of the journal; before any client uses it."""
         # Numbers are never given twice: the store may have rows of an older group.
         self._numbers = count(max(group.record.number + 1, next(self._numbers)))
         if isinstance(group.queue, Subscription):

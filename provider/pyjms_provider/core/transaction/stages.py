@@ -1,9 +1,9 @@
 """The staged units of a virtual host: transactions that wait under a name until their epoch is promoted (`pyjms.spi.replay`).
 
-A staged unit is a unit of work that is PREPARED, as that of a branch: its messages are NOT_COMMITTED, and kept with it. One
-write makes all units of an epoch true, sets the sink's marker, and forgets all older units of the sink.
+A staged unit is a PREPARED unit of work, like that of a branch: its messages are NOT_COMMITTED, and stored with it. One
+write commits all units of an epoch, sets the sink's marker, and discards all older units of the sink.
 
-Locks: each sink has a turn, in which one thread writes and no lock is held; the one lock guards the tables, for a few steps.
+Locks: each sink has a turn, a lock held by one thread while it writes; the table's lock guards the tables, for a few steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 _SINK_MAX: Final = 200
 _ATTEMPT_MAX: Final = 100
 _AGAIN_MS: Final = 1000
-"""When the housekeeper comes again for a sink that is busy."""
+"""The interval until the housekeeper tries a busy sink again."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Staged:
     record: StageRecord
     unit: UnitOfWork
     is_unsure: bool = False
-    """Nobody answered when it was written as promoted: only that can be tried again."""
+    """Its promotion was written without an answer: only that can be tried again."""
 
 
 class _Sink:
@@ -59,10 +59,10 @@ class _Sink:
         self.claimed: dict[StageName, UnitOfWork] = {}
         """Units that are being staged."""
         self.doubtful: tuple[int, list[tuple[StageName, bool]]] | None = None
-        """A promotion that nobody answered, its epoch and what becomes of which units: to be written again before all others."""
+        """A promotion without an answer, with its epoch and the outcome of each unit: to be written again before all others."""
 
     def has_promoted(self, epoch: int) -> bool:
-        """Return whether that epoch has been promoted, or a later one, so that nothing of it can come any more."""
+        """Return whether that epoch, or a later one, has been promoted, so that no unit of it can be promoted any more."""
         return self.marker is not None and epoch <= self.marker
 
 
@@ -85,9 +85,9 @@ class StageTable:
         unit: UnitOfWork,
         begin_commit: Callable[[], UnitOfWork | None],
     ) -> int:
-        """Do as `ProviderSession.stage` says with a session's unit of work. Waits for the journal.
+        """Stage a session's unit of work, as `ProviderSession.stage` says. Waits for the journal.
 
-        `unit`: what is done in the transaction; `begin_commit` takes it from the session, so that nobody else ends it.
+        `unit`: the work of the transaction; `begin_commit` takes it from the session, so that no other call ends it.
         """
         _check(name)
         if keep_s < 1:
@@ -103,7 +103,7 @@ class StageTable:
             return self._host.work(partial(self._begin, sink, name, begin_commit, keep_s))
         finally:
             with self._lock:
-                # Only its own claim: another attempt of the same name was refused, and must not end this one's.
+                # Only its own claim: another attempt with the same name was refused, and must not end this one's.
                 if sink.claimed.get(name) is unit:
                     del sink.claimed[name]
 
@@ -129,10 +129,10 @@ class StageTable:
             unit.stage(record, None if storage is None else storage.journal)
         except RolledBackError:
             raise
-        except Exception:  # it may be there, and its sender was not promised anything
+        except Exception:  # it may be in the store, but its sender got no promise
             self._note_discarded([name])
             raise
-        # The journal has the messages with the unit now, so copies that were paged out while it was open can go.
+        # The journal has the messages with the unit now, so copies that were paged out while it was open can be dropped.
         for entry in unit.sent():
             host.store.drop_copy(entry.reference)
         with self._lock:
@@ -145,14 +145,14 @@ class StageTable:
             unit.decide(commit=False)
             _check_epoch(name, sink)
         self._ask(record)
-        with suppress(ProviderError):  # the unit is safe; who sends next is told that there is no room
+        with suppress(ProviderError):  # the unit is safe; the next sender gets the error
             host.store.relieve()
         return record.messages
 
     # Promoting and discarding
 
     def promote(self, sink_name: str, epoch: int, units: Sequence[StageName]) -> bool:
-        """Do as `Stages.promote` says. Waits for the journal."""
+        """Promote units, as `Stages.promote` says. Waits for the journal."""
         _check(StageName(sink_name, epoch, 0, "-"))
         with self._lock:
             sink = self._sinks.setdefault(sink_name, _Sink())
@@ -169,7 +169,7 @@ class StageTable:
             # An unanswered promotion may be in the store, so no later epoch may overtake it.
             last, outcomes = sink.doubtful
             self._promote(sink, sink_name, last, outcomes)
-            # The caller repeats that very promotion: it has just been made.
+            # The caller repeats that very promotion, which has just been made.
             if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
                 return True
         with self._lock:
@@ -184,12 +184,12 @@ class StageTable:
         return True
 
     def _promote(self, sink: _Sink, sink_name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
-        # One write for all units and the marker: after a crash an epoch is there whole, or not at all (decision 0172).
+        # One write for all units and the marker: after a crash an epoch is there completely, or not at all (decision 0172).
         self._write_promotion(sink, sink_name, epoch, outcomes)
         with self._lock:
             sink.marker, sink.doubtful = epoch, None
             ended = [(sink.staged.pop(name), is_promoted) for name, is_promoted in outcomes]
-        # Discarded units first: they give back the room in limited queues.
+        # Discarded units first: they release room in limited queues.
         for staged, is_promoted in sorted(ended, key=lambda each: each[1]):
             if is_promoted:
                 self._make_true(staged.unit)
@@ -222,7 +222,7 @@ class StageTable:
             queue.run_due(self._host.clock.time_ms())  # while it was staged, expiry left it alone
 
     def discard(self, units: Iterable[StageName]) -> int:
-        """Do as `Stages.discard` says; return how many units were there. Waits for the journal."""
+        """Discard units, as `Stages.discard` says; return how many there were. Waits for the journal."""
         by_sink: dict[str, dict[StageName, None]] = {}
         for name in units:
             by_sink.setdefault(name.sink, {})[name] = None
@@ -231,7 +231,7 @@ class StageTable:
             sink = self._sinks.get(sink_name)
             if sink is not None:
                 with sink.turn:
-                    # One sink at a time: to hold two locks could meet another thread that takes them in the other order.
+                    # One sink at a time: to hold two locks could deadlock with a thread that takes them in the other order.
                     discarded += self._host.work(partial(self._discard, sink, names))
         return discarded
 
@@ -246,10 +246,10 @@ class StageTable:
         if found and storage is not None:
             changes = Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in found]))
             try:
-                # Not forced: a unit that comes back after a loss of power is discarded again when its time is over.
+                # Not forced: a unit that reappears after a loss of power is discarded again when its time is over.
                 storage.journal.write(changes, force=False)
             except Exception as error:
-                if is_outcome_unknown(error):  # as they may be gone, they go: nobody can promote them any more
+                if is_outcome_unknown(error):  # perhaps gone, and never promoted any more
                     storage.journal.note(changes)
                     self._forget(sink, found)
                 raise
@@ -263,10 +263,10 @@ class StageTable:
         for staged in found.values():
             staged.unit.decide(commit=False)
 
-    # Looking
+    # Queries
 
     def marker(self, sink: str) -> int | None:
-        """Return the last epoch that was promoted, or None."""
+        """Return the last promoted epoch of a sink, or None."""
         known = self._sinks.get(sink)
         return None if known is None else known.marker
 
@@ -276,7 +276,7 @@ class StageTable:
             return {name: sink.marker for name, sink in sorted(self._sinks.items()) if sink.marker is not None}
 
     def units(self, sink: str | None = None) -> list[StagedUnit]:
-        """Return the units that wait, of one sink or of all, by name."""
+        """Return the waiting units, of one sink or of all, by name."""
         with self._lock:
             sinks = self._sinks.values() if sink is None else [known for known in [self._sinks.get(sink)] if known]
             records = [staged.record for each in sinks for staged in each.staged.values()]
@@ -290,10 +290,10 @@ class StageTable:
             for record in sorted(records, key=lambda record: record.name)
         ]
 
-    # Time
+    # Timed work
 
     def run_due(self, now_ms: int) -> int | None:
-        """Discard units that nobody has promoted in time; return when to come again, in wall-clock ms; None: when asked."""
+        """Discard units that were not promoted in time; return when to call again, in wall-clock ms; None: when asked."""
         with self._lock:
             sinks = list(self._sinks.values())
         is_busy = False
@@ -321,7 +321,7 @@ class StageTable:
                 if staged.record.discarded_after_ms <= now_ms and not staged.is_unsure
             }
         if late:
-            # Deferred, as the timer's thread must not wait for the journal; a crash before that only repeats it.
+            # Deferred, as the timer thread must not wait for the journal; a crash before that only repeats it.
             self._note_discarded(list(late))
             self._forget(sink, late)
             _log.warning(
@@ -339,20 +339,20 @@ class StageTable:
         if self._schedule is not None:
             self._schedule(self, record.discarded_after_ms)
 
-    # What a journal has kept
+    # Restoring from a journal
 
     def restore_marker(self, sink: str, epoch: int) -> None:
-        """Know again how far a sink is; before the units."""
+        """Restore the marker of a sink; before the units."""
         self._sinks.setdefault(sink, _Sink()).marker = epoch
 
     def restore(self, record: StageRecord, sent: Iterable[tuple[Queue, MessageReference]]) -> None:
-        """Know a unit again that waits; before the queues are used."""
+        """Restore a waiting unit; before the queues are used."""
         name = record.name
         holder = ConsumerSession(ReceiverId(_text(name)), is_delivering=False)
         unit = UnitOfWork(UnitId(_text(name)), holder)
         for queue, reference in sent:
             restore_message(queue, reference, 0, unit)
-        # After its messages were added, as a PREPARED unit takes nothing more.
+        # After its messages were added, as a PREPARED unit accepts no more.
         unit.restore_prepared()
         sink = self._sinks.setdefault(name.sink, _Sink())
         if sink.has_promoted(name.epoch):  # it came too late, and the broker died at that moment
@@ -364,7 +364,7 @@ class StageTable:
 
 
 class Pipelines:
-    """What a virtual host has for data pipelines: reader groups and staged units."""
+    """The reader groups and staged units of a virtual host."""
 
     def __init__(self, host: PipelineHost, schedule: Callable[[Scheduled, int], None] | None) -> None:
         self.groups = GroupTable(host)

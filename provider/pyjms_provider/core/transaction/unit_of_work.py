@@ -1,8 +1,8 @@
-"""What must become true together: the messages and acknowledgements of one transaction (§2.2, §5.1, §6.2.1).
+"""The unit of work: the messages and acknowledgements of one transaction, which take effect together (§2.2, §5.1, §6.2.1).
 
 A unit is used by its session's thread; two others may end it: the one that closes the session, and the housekeeper when
 a message in it expires. So it has a lock, which comes before those of queues in the lock order. It is not held while the
-unit is written to a journal: COMMITTING keeps all others away meanwhile.
+unit is written to a journal: COMMITTING keeps other threads away meanwhile.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.consumer import ConsumerSession
 
 
-# How far a unit of work is, and what moves it on: one table; a miss is a fault of its session, never a guess.
+# The states of a unit of work and its events: one table; a missing pair is a fault of its session, never a guess.
 
 
 class UnitState(Enum):
-    """How far a unit is."""
+    """The state of a unit."""
 
     OPEN = "takes messages and acknowledgements"
     INCOMPLETE = "a message that it sends has expired: it may still be staged without that one, but not committed"
@@ -46,7 +46,7 @@ class UnitState(Enum):
 
 
 class UnitEvent(Enum):
-    """What moves a unit on."""
+    """An event of a unit."""
 
     COMMIT = "the session commits"
     STAGE = "the session has it staged, without what expired in it"
@@ -63,7 +63,7 @@ class UnitEvent(Enum):
 _STATE = UnitState
 _EVENT = UnitEvent
 
-# What ends a unit twice comes from another thread, and the first one counts.
+# A second ending comes from another thread, and the first one counts.
 _ENDINGS = (_EVENT.ROLLBACK, _EVENT.EXPIRE, _EVENT.LOSE_ONE)
 
 UNIT_TRANSITIONS: Final = StateMachine(
@@ -105,36 +105,36 @@ UNIT_TRANSITIONS: Final = StateMachine(
         _STATE.ROLLED_BACK: dict.fromkeys((_EVENT.COMMIT, _EVENT.STAGE, *_ENDINGS), _STATE.ROLLED_BACK),
     },
 )
-"""Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, and to decide what is
-not prepared."""
+"""Forbidden: to commit or stage twice, to report the outcome of a write that was not begun or has been reported, and to decide a unit that
+is not prepared."""
 
 
-# What a unit of work has written: functions of what it sends and has received. It is COMMITTING, so nobody changes either.
+# The changes that a unit of work writes: functions of its sent and received messages. It is COMMITTING, so neither changes meanwhile.
 
 _T = TypeVar("_T")
 
 
 class DuplicateClaim(Protocol):
-    """The producer's id of one message in a unit, which counts as seen when the unit commits."""
+    """The producer's duplicate id of one message in a unit, which is confirmed when the unit commits."""
 
     def mark_commit(self) -> DuplicateMark | None:
-        """Return what a journal writes with a commit that begins now; None: nothing."""
+        """Return the mark to be written with a commit that begins now; None: none."""
         ...
 
     def end(self, *, arrived: bool) -> None:
-        """Hear whether the message has arrived. May be repeated, with the same answer."""
+        """Record whether the message has arrived. May be repeated, with the same answer."""
         ...
 
 
 class UnitChanges(NamedTuple):
-    """What is written of a unit, and what is defined with it."""
+    """The changes that a unit writes, and the queues whose definitions are among them."""
 
     changes: Changes
     defining: Sequence[QueueJournal] = ()
-    """Kept here, as a queue that ends meanwhile no longer knows."""
+    """Recorded here, as a queue that ends meanwhile loses its record."""
 
     def mark_written(self) -> None:
-        """Note that it has been written. Does not wait."""
+        """Record that the changes have been written. Does not wait."""
         for message in self.changes.messages:
             message.reference.journaled = True
         for kept in self.defining:
@@ -144,7 +144,7 @@ class UnitChanges(NamedTuple):
 def changes_of(
     sent: Iterable[QueueEntry], settled: Iterable[tuple[QueueEntry, int]], *, with_transient: bool = False
 ) -> UnitChanges | None:
-    """Return what must be written; None: nothing. `with_transient`: also messages that are NON_PERSISTENT."""
+    """Return the changes to be written; None: none. `with_transient`: NON_PERSISTENT messages, too."""
     changes = Changes()
     defining: list[QueueJournal] = []
     messages: dict[MessageReference, NewMessage] = {}
@@ -158,13 +158,13 @@ def changes_of(
             queues: tuple[QueueNumber, ...] = alone
             if reference in messages:
                 queues = (*messages[reference].queues, kept.number)
-                # Set before the write, as the journal keeps a message of several queues in other rows.
+                # Set before the write, as the journal stores a message of several queues in other rows.
                 reference.shared = True
             messages[reference] = NewMessage(reference, envelope, queues)
             if kept.definition is not None:
                 kept.add_definition(changes)
                 defining.append(kept)
-    removals = removals_of(dict.fromkeys(entry for entry, _ in settled))  # once each, also if it was acknowledged twice
+    removals = removals_of(dict.fromkeys(entry for entry, _ in settled))  # each once, even if it was acknowledged twice
     if not messages and not removals:
         return None
     changes.messages, changes.removals = list(messages.values()), removals
@@ -174,13 +174,13 @@ def changes_of(
 def prepared_changes(
     sent: Iterable[QueueEntry], settled: Sequence[tuple[QueueEntry, int]], xid: Xid, now_ms: int
 ) -> UnitChanges:
-    """Return what must be written of a prepared branch.
+    """Return the changes to be written for a prepared branch.
 
-    The ids of its producers are not in it: they have not arrived; who decides writes them with the decision.
+    Its producers' duplicate ids are not included: the messages have not arrived; they are written with the decision.
     """
     written = changes_of(sent, settled) or UnitChanges(Changes())
     written.changes.prepared = PreparedBranch(xid, now_ms)
-    # Exactly, as no delivery mark tells of it when the branch has been in doubt over several starts.
+    # Exactly, as no delivery mark covers it when the branch has been in doubt over several starts.
     written.changes.counts = [
         (kept.number, entry.reference, delivery_count)
         for entry, delivery_count in settled
@@ -192,14 +192,14 @@ def prepared_changes(
 def staged_changes(
     sent: Iterable[QueueEntry], settled: Iterable[tuple[QueueEntry, int]], record: StageRecord
 ) -> UnitChanges:
-    """Return what must be written of a staged unit: all that it sends. The ids of its producers as in `prepared_changes`."""
+    """Return the changes to be written for a staged unit: all its sent messages. Its producers' ids as in `prepared_changes`."""
     written = changes_of(sent, settled, with_transient=True) or UnitChanges(Changes())
     written.changes.pipelines = PipelineChanges(staged=record)
     return written
 
 
 def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[EntryQueue, list[QueueEntry]]:
-    """Return messages by their queues, both in the order given."""
+    """Group messages by their queues, both in the order given."""
     answer: dict[EntryQueue, list[QueueEntry]] = {}
     last: EntryQueue | None = None
     found: list[QueueEntry] = []
@@ -213,7 +213,7 @@ def entries_by_queue(entries: Iterable[QueueEntry]) -> dict[EntryQueue, list[Que
 
 
 def by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[EntryQueue, list[tuple[QueueEntry, _T]]]:
-    """Return messages, each with something, by their queues, both in the order given."""
+    """Group pairs of a message and a value by the queues of the messages, both in the order given."""
     answer: dict[EntryQueue, list[tuple[QueueEntry, _T]]] = {}
     last: EntryQueue | None = None
     found: list[tuple[QueueEntry, _T]] = []
@@ -256,52 +256,52 @@ class UnitOfWork:
         self._settled: list[tuple[QueueEntry, int]] = []
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
         self._settled_in: Sequence[EntryQueue] = ()
-        """Where its commit has settled messages, until consumers there have been woken."""
+        """The queues where its commit has settled messages, until their consumers have been woken."""
         self._duplicates: list[DuplicateClaim] = []
         self._in_doubt: UnitChanges | None = None
-        """What may have been written, once that was begun."""
+        """The changes that may have been written, once the write was begun."""
 
     def __str__(self) -> str:
         return f"transaction {self.unit_id}"
 
     @property
     def state(self) -> UnitState:
-        """How far the unit is."""
+        """The state of the unit."""
         return self._state
 
     @property
     def is_committing(self) -> bool:
-        """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
+        """Whether the unit is being written, so that its messages must be left alone. Read without the lock."""
         return self._state is UnitState.COMMITTING
 
     @property
     def is_prepared(self) -> bool:
-        """Whether a coordinator decides, so that not even time changes what is in it. Read without the lock."""
+        """Whether a coordinator decides, so that not even expiry changes its messages. Read without the lock."""
         return self._state is UnitState.PREPARED
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been done in it: a unit that lost something to expiry is not empty."""
+        """Whether it has never had a message: a unit that lost one to expiry is not empty."""
         with self._lock:
             nothing = not (self._sent or self._settled or self._acknowledged)
             return nothing and self._state is UnitState.OPEN
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many messages it sends, and how many it has received."""
+        """How many messages it has sent, and how many it has received."""
         with self._lock:
             return len(self._sent), len(self._settled) + len(self._acknowledged)
 
     @property
     def _has_ended(self) -> bool:
-        """Whether it takes nothing more. The lock is held."""
+        """Whether it accepts no more. The lock is held."""
         return self._state is not UnitState.OPEN and self._state is not UnitState.INCOMPLETE
 
     def held_in(self, queue: EntryQueue) -> tuple[int, int]:
-        """How many messages of a queue, and of what size, leave it at the end of the unit at the earliest."""
+        """Return how many messages of a queue, and of what total size, leave it at the end of the unit at the earliest."""
         with self._lock:
             entries = [*self._sent, *(entry for entry, _ in self._settled)]
-        # Those that have expired have left it already.
+        # Expired ones have left already.
         sizes = [
             entry.reference.size for entry in entries if entry.queue is queue and entry.state is not MessageState.ABSENT
         ]
@@ -310,14 +310,14 @@ class UnitOfWork:
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
         with self._lock:
-            # The timer or a closing session may have ended the unit while the message was on its way.
+            # The timer or a closing session may have ended the unit while the message was being sent.
             if self._has_ended:
                 return False
             self._sent.append(entry)
             return True
 
     def add_duplicate(self, claim: DuplicateClaim) -> None:
-        """Add the producer's id of a message in it, which counts as seen when the unit commits. May be repeated at once."""
+        """Add the producer's duplicate id of a message, which is confirmed when the unit commits. May be repeated at once."""
         with self._lock:
             if not self._has_ended:
                 if self._duplicates[-1:] != [claim]:
@@ -327,7 +327,7 @@ class UnitOfWork:
         claim.end(arrived=False)
 
     def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
-        """Add the acknowledgements of pulled messages: of each the delivery of that number."""
+        """Add the acknowledgements of pulled messages, each with the number of its delivery."""
         with self._lock:
             if not self._has_ended:
                 self._settled += settled
@@ -339,16 +339,16 @@ class UnitOfWork:
                 self._acknowledged.append((entry, receiver_id))
 
     def commit(self, now_ms: int, journal: Journal | None = None, *, force_acknowledgements: bool = False) -> None:
-        """Make all of it true. Raises `RolledBackError` when it was rolled back instead, `InDoubtError`."""
+        """Write and apply the unit. Raises `RolledBackError` when it was rolled back instead, `InDoubtError`."""
         self.begin_commit(now_ms)
         self.finish_commit(journal, force_acknowledgements=force_acknowledgements)
 
     def begin_commit(self, now_ms: int, *, for_stage: bool = False) -> None:
         """Do the first half of `commit` or `stage`: from then on no other thread can end the unit. Does not wait.
 
-        A session calls this under its lock, so that who closes it gives back either nothing or all of what it
-        acknowledged. `for_stage`: what has expired is left out, and the rest kept; who stages repeats what others have sent, and
-        would find the same message expired each time. Raises `RolledBackError`.
+        A session calls this under its lock, so that a concurrent close releases either none or all of the messages that the session
+        acknowledged. `for_stage`: expired messages are left out, and the rest is staged; a repeated attempt sends the same messages, and
+        would find the same one expired each time. Raises `RolledBackError`.
         """
         with self._lock:
             if for_stage:
@@ -358,7 +358,7 @@ class UnitOfWork:
                         f"transaction {self.unit_id} was rolled back: a message expired in it, which also received, or its session was closed"
                     )
                 return
-            # Asked under the lock: the thread of expiry finds the unit either OPEN or COMMITTING, and leaves the latter alone.
+            # Checked under the lock: the expiry thread finds the unit either OPEN or COMMITTING, and leaves the latter alone.
             may_expire = [entry.reference for entry in self._sent if entry.reference.expiration_ms]
             if self.expired_rolls_back and any(is_expired(reference, now_ms) for reference in may_expire):
                 self._end(UnitEvent.EXPIRE)
@@ -374,10 +374,10 @@ class UnitOfWork:
     ) -> None:
         """Do the second half: write, settle, and make the messages available. Waits for the journal.
 
-        Raises `RolledBackError` when the journal refused, `InDoubtError` when nobody knows.
+        Raises `RolledBackError` when the journal refused, `InDoubtError` when the outcome is unknown.
         """
         if journal is not None:
-            # Without the lock: the unit is COMMITTING, so no other thread changes what is in it.
+            # Without the lock: the unit is COMMITTING, so no other thread changes its messages.
             written = changes_of(self._sent, self._settled)
             if written is None and isinstance(journal, JoinedTransaction):
                 written = UnitChanges(Changes())  # the application's part must be committed first in any case
@@ -386,36 +386,36 @@ class UnitOfWork:
                 # Marked now and not at the send, so that serials are in the order of commits (decision 0124).
                 changes.duplicates = self.duplicate_marks()
                 # A commit that adds messages is forced; one that only acknowledges
-                # survives the process, as other acknowledgements.
+                # survives the process, as other acknowledgements do.
                 self._write(journal, written, force=bool(changes.messages) or force_acknowledgements)
         self._make_true(UnitEvent.WRITTEN)
 
     def prepare(self, xid: Xid, now_ms: int, journal: Journal) -> None:
-        """Have it kept as a prepared branch, which only `decide` ends. Waits for the journal.
+        """Store it as a prepared branch, which only `decide` ends. Waits for the journal.
 
-        Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be kept nevertheless.
+        Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be in the store nevertheless.
         """
         self.begin_commit(now_ms)
         self._write_promise(journal, prepared_changes(self._sent, self._settled, xid, now_ms))
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
-        """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
+        """Store its sent messages as a staged unit, which only `decide` ends; `begin_commit` was called.
 
-        All of it is kept, also what is NON_PERSISTENT: the unit is promoted as a whole. Waits for the journal. Raises as
+        All messages are stored, NON_PERSISTENT ones too: the unit is promoted as a whole. Waits for the journal. Raises as
         `prepare`.
         """
         written = None if journal is None else staged_changes(self._sent, self._settled, record)
         self._write_promise(journal, written)
 
     def _write_promise(self, journal: Journal | None, written: UnitChanges | None) -> None:
-        """Have it kept until `decide`; if that fails, nothing was promised, and all of it is dropped."""
+        """Store it until `decide`; if that fails, no promise was made, and it is rolled back."""
         if journal is not None and written is not None:
             try:
                 self._write(journal, written, force=True)
             except Exception:
                 with self._lock:
                     # A refused write has ended it already; after any other error
-                    # nothing was promised, so all of it is dropped.
+                    # no promise was made, so it is rolled back.
                     if self._state is UnitState.COMMITTING:
                         self._end(UnitEvent.REFUSED)
                 raise
@@ -426,21 +426,21 @@ class UnitOfWork:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether nobody knows if its commit was written, or has taken effect. To be asked by who has tried."""
+        """Whether it is unknown if its commit was written, or has taken effect. For the thread that has tried the commit."""
         return self._in_doubt is not None and self._state is UnitState.COMMITTING
 
     def was_not_written(self) -> None:
-        """Hear that its changes are in no store, so that `end_unwritten` may end it."""
+        """Record that its changes are in no store, so that `end_unwritten` may end it."""
         self._in_doubt = None
 
     def end_unwritten(self) -> None:
-        """End it without effect if it had begun to commit, and failed before it began to write. May be repeated."""
-        # With changes that may have been written the store has to be asked first.
+        """End it without effect if its commit was begun, and failed before the write. May be repeated."""
+        # After a write of unknown outcome the store has to be asked first.
         if self._in_doubt is None:
             self._refuse()
 
     def withdraw(self) -> Changes | None:
-        """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
+        """End it without effect, and return the changes that withdraw it from the journal; None: it has received messages, so the store must be asked."""
         changes = self.changes
         if changes.removals:
             return None
@@ -449,17 +449,17 @@ class UnitOfWork:
 
     @property
     def changes(self) -> Changes:
-        """What may have been written."""
+        """The changes that may have been written."""
         assert self._in_doubt is not None
         return self._in_doubt.changes
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Do as `InDoubtWrite` says: make it true, or give back what it has received."""
+        """Apply it, or release its received messages; as `InDoubtWrite`."""
         if is_written:
             # Before `_make_true`, which empties the unit.
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
             assert self._in_doubt is not None
-            # Before messages are visible: what the journal has may then leave memory without another write.
+            # Before messages are visible: journaled messages may then leave memory without another write.
             self._in_doubt.mark_written()
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
@@ -468,7 +468,7 @@ class UnitOfWork:
             self._refuse()
 
     def _refuse(self) -> None:
-        """End it without effect if it is COMMITTING, and release what its session has left to it: its client was told that nobody knows."""
+        """End it without effect if it is COMMITTING, and release its received messages: its client was told that the outcome is unknown."""
         with self._lock:
             if self._state is not UnitState.COMMITTING:
                 return
@@ -479,7 +479,7 @@ class UnitOfWork:
             queue.give_back(received, self._session)
 
     def restore_prepared(self) -> None:
-        """Be the prepared branch again that a journal has kept, and that has been added; before anybody uses it."""
+        """Become a prepared branch again, whose messages have been added from the journal; before any client uses it."""
         with self._lock:
             self._end(UnitEvent.COMMIT)
             self._end(UnitEvent.KEPT)
@@ -494,18 +494,18 @@ class UnitOfWork:
             self._end(UnitEvent.DECIDE_ROLLBACK if self._state is UnitState.PREPARED else UnitEvent.ROLLBACK)
 
     def duplicate_marks(self) -> list[DuplicateMark]:
-        """Return what must be written together with its commit, which begins now."""
+        """Return the marks to be written together with its commit, which begins now."""
         with self._lock:
             marks = [claim.mark_commit() for claim in self._duplicates]
         return [mark for mark in marks if mark is not None]
 
     def sent(self) -> list[QueueEntry]:
-        """Return the messages in it."""
+        """Return its sent messages."""
         with self._lock:
             return list(self._sent)
 
     def queues(self) -> set[EntryQueue]:
-        """Return where the messages are that it sends, or has received."""
+        """Return the queues of its sent and received messages."""
         with self._lock:
             entries = (*self._sent, *(entry for entry, _ in (*self._settled, *self._acknowledged)))
             return {entry.queue for entry in entries}
@@ -514,7 +514,7 @@ class UnitOfWork:
         with self._lock:
             # Taken before `_end` empties the unit. Its lock is released before consumers are woken.
             sent = self._sent
-            # A repeated call comes after an error while consumers were woken: the effects are there already.
+            # A repeated call follows an error while consumers were woken: the effects are there already.
             if self._state is not UnitState.COMMITTED:
                 self._end(event)
             settled_in, self._settled_in = self._settled_in, ()
@@ -524,43 +524,43 @@ class UnitOfWork:
             queue.wake_freed()
 
     def _write(self, journal: Journal | JoinedTransaction, written: UnitChanges, *, force: bool) -> None:
-        # Before the write, so that whatever ends the write finds what may be in the store.
+        # Before the write, so that after any error the changes that may be in the store are known.
         self._in_doubt = written
         try:
             journal.write(written.changes, force=force)
-        # The unit stays COMMITTING until the store has answered; any other answer of the journal ends it here.
+        # The unit stays COMMITTING until the store has answered; any other error of the journal ends it here.
         except InDoubtError:
             raise
         except ProviderError as error:
             with self._lock:
                 settled = self._settled
                 self._end(UnitEvent.REFUSED)
-            if self._session.is_closed:  # it has given back what else it held
+            if self._session.is_closed:  # it has released its other messages
                 for queue in by_queue(settled):
                     queue.give_back_all(self._session)
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
-        # Before `_make_true`: once its queue has a message, it may be released, which asks whether the journal has it.
+        # Before `_make_true`: once its queue has a message, it may be released, which checks whether it is journaled.
         written.mark_written()
 
     def rollback(self) -> None:
-        """Drop all of it. May be repeated."""
+        """Roll it back. May be repeated."""
         with self._lock:
             self._end(UnitEvent.ROLLBACK)
 
     def expire(self) -> None:
-        """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
+        """Prevent its commit, as a message in it expired (§5.1.3); the session gets the error when it commits."""
         with self._lock:
             # A unit that only sends can still be staged without the message (decision 0172).
             has_received = bool(self._settled or self._acknowledged)
             self._end(UnitEvent.EXPIRE if has_received else UnitEvent.LOSE_ONE)
 
     def _end(self, event: UnitEvent) -> None:
-        """Change state, and settle or drop what is in the unit. The lock is held.
+        """Change state, and settle or drop its messages. The lock is held.
 
-        Acknowledgements take effect here, so that a session that is closed by another thread gives back either none or
-        all of what it acknowledged.
+        Acknowledgements take effect here, so that a concurrent close of the session releases either none or
+        all of the messages that it acknowledged.
         """
         before = self._state
         after = UNIT_TRANSITIONS[before, event]
@@ -571,8 +571,8 @@ class UnitOfWork:
         if after in (UnitState.OPEN, UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
             return
         if after is UnitState.COMMITTED:
-            # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
-            # give back what is COMMITTED and not yet settled.
+            # The state follows the effects: a concurrent close of the session leaves COMMITTING units alone, and would
+            # release the messages of a COMMITTED one that are not yet settled.
             settled_in = by_queue(self._settled)
             self._settled_in = tuple(settled_in)
             for queue, settled in settled_in.items():
@@ -605,7 +605,7 @@ class OpenTransaction:
         self.deadline_ms = deadline_ms
         """In monotonic milliseconds."""
         self.on_over = on_over
-        """Called without a lock, once, when its time is over; it may have ended at this moment."""
+        """Called without a lock, once, when its time is over; the transaction may just have ended."""
 
 
 class TimeLimit:
@@ -625,7 +625,7 @@ class TimeLimit:
         with self._lock:
             transaction = OpenTransaction(self._clock.monotonic_ms() + self.timeout_ms, on_over)
             self._open[transaction] = None
-            # The first open transaction plans a visit; `run_due` plans the next, so later ones need not ask.
+            # The first open transaction schedules a call; `run_due` schedules the next, so later ones need not.
             asks, self._is_visit_planned = not self._is_visit_planned, True
         # Without the lock: the timer has one of its own.
         if asks and self._schedule is not None:
@@ -638,19 +638,19 @@ class TimeLimit:
             self._open.pop(transaction, None)
 
     def exceeded(self) -> RolledBackError:
-        """Return what a client is told that commits too late."""
+        """Return the error for a client that commits too late."""
         return RolledBackError(
             f"the transaction was rolled back, as it was open for more than {self.timeout_ms} ms: commit sooner, or let the "
             f"broker's owner raise transaction_timeout"
         )
 
     def run_due(self, now_ms: int) -> int | None:
-        """Tell the transactions whose time is over; return when to come again, None: when asked."""
+        """End the transactions whose time is over; return when to call again, None: when asked."""
         monotonic_ms = self._clock.monotonic_ms()
         over: list[OpenTransaction] = []
         with self._lock:
             for transaction in self._open:
-                # All have the same time limit, so they stand by their deadlines.
+                # All have the same time limit, so they are sorted by their deadlines.
                 if transaction.deadline_ms > monotonic_ms:
                     break
                 over.append(transaction)
