@@ -1,7 +1,7 @@
 """A transport for kombu, and so for Celery: every broker that pyjms reaches, as ``pyjms+stomp://HOST`` or ``pyjms+vm://NAME``.
 
-To import this module makes the name ``pyjms`` known to kombu. It needs the SPI alone, as each message is acknowledged by
-itself, which JMS 1.1 does not know.
+Importing this module registers the name ``pyjms`` with kombu. It uses only the SPI, as each message is acknowledged
+individually, which JMS 1.1 does not offer.
 """
 
 from kombu.transport import TRANSPORT_ALIASES

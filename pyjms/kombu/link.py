@@ -1,7 +1,7 @@
-"""One connection to a message system: a session that sends, and one that receives for all channels of kombu's connection.
+"""A connection to a message system: one session sends, and one receives for all channels of kombu's connection.
 
-After an interruption the connection is not used again, even if the provider restores it: what had been
-received comes again, and kombu, and Celery above it, must hear of that to forget what they have.
+After an interruption the connection is not used again, even if the provider restores it: received messages are
+redelivered, and kombu, and Celery above it, must be told to forget theirs.
 """
 
 from __future__ import annotations
@@ -37,36 +37,37 @@ from pyjms.spi.url import ProviderUrl
 
 _log = logging.getLogger("pyjms.kombu")
 _homes: Final[dict[tuple[str, str], int]] = {}
-"""Which process has the broker of a URL, where it lives in the process of its clients."""
+"""The process that has the broker of a URL, for brokers that live in their clients' process."""
 _BATCH: Final = 100
 
 
 class Link:
-    """Any thread may call it: Celery acknowledges on other threads than the one that receives.
+    """Safe for any thread: Celery acknowledges on other threads than the one that receives.
 
-    A session is for one thread at a time. Who calls it holds a right (`docs/design/threads.md`), and nobody waits for messages with one.
+    A session is for one thread at a time. A caller of the session holds its lock (`docs/design/threads.md`), but never
+    while waiting for messages.
     """
 
     def __init__(
         self, url: ProviderUrl, user_name: str | None, password: str | None, defaults: Mapping[str, str]
     ) -> None:
-        """Connect. `defaults`: options for providers that know them, if the URL does not say otherwise.
+        """Connect. `defaults`: options for providers that know them, unless the URL has them.
 
         Raises what `pyjms.spi.Provider.connect` does.
         """
         self.clock = SystemClock()
         self._signal = Signal()
         self.wake: Callable[[], None] = self._signal.set
-        """Have the thread that waits for messages look again."""
+        """Wakes the thread that waits for messages."""
         self.problem: ProviderError | None = None
-        """Why the connection is of no more use."""
+        """Why the connection can no longer be used."""
         self.is_told = False
-        """Whether a call has raised that."""
+        """Whether a call has raised it."""
         self.process = os.getpid()
         self._place = f"{url.scheme}://{url.host}"
         self._numbers = count(1)
-        # Two sessions with a lock each: a send that waits for room must not delay an acknowledgement, which may be what
-        # makes the room (decision 0213).
+        # Two sessions with a lock each: a send that waits for room must not delay an acknowledgement, which may make
+        # the room (decision 0213).
         self._sending = RLock()
         self._receiving = RLock()
         self._sender: ProviderSession | None = None
@@ -79,7 +80,7 @@ class Link:
         self._id = self._connection.connection_id
         self.capabilities = self._connection.capabilities
         if Capability.EMBEDDED_BROKER in self.capabilities:
-            # A forked child inherits this table, and by it finds out that the broker stayed in its parent.
+            # A forked child inherits this table, which tells it that the broker stayed in its parent.
             _homes[url.scheme, url.host] = self.process
 
     def _connect(
@@ -97,11 +98,11 @@ class Link:
         )
         try:
             connection = provider.connect(request, self)
-        except UrlError:  # it does not know the options, or there are others that are wrong
+        except UrlError:  # it does not know the options, or others are wrong
             connection = provider.connect(replace(request, url=url), self)
         try:
             if Capability.EMBEDDED_BROKER in connection.capabilities:
-                # The table of homes is empty in a pool that was forked before anybody connected, so that is asked for
+                # The table of homes is empty in a pool that was forked before any connection, so that case is checked
                 # separately.
                 self._check_is_no_pool()
             connection.start()
@@ -111,7 +112,7 @@ class Link:
         return connection
 
     def _check_is_no_pool(self) -> None:
-        """Raise `UrlError` in one of the processes of a Celery worker's pool, which are forked before anybody connects."""
+        """Raise `UrlError` in a process of a Celery worker's pool, which is forked before any connection."""
         billiard = sys.modules.get("billiard")
         if billiard is not None and billiard.current_process().name != "MainProcess":
             raise self._elsewhere()
@@ -132,26 +133,26 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be used, for all that its user has been told."""
+        """Whether it may be used, as far as its user has been told."""
         return self._connection is not None and not self.is_told
 
     @property
     def is_usable(self) -> bool:
-        """Whether anything can be said by it."""
+        """Whether calls can still use it."""
         return self._connection is not None and self.problem is None and self.process == os.getpid()
 
     def check(self) -> None:
         """Raise `ConnectionLostError` once the connection was interrupted."""
         if self.problem is not None:
-            # Only from here on does kombu hear from verify_connection that it has to connect again.
+            # From here on kombu learns from verify_connection that it has to reconnect.
             self.is_told = True
             raise ConnectionLostError(self.problem.reason) from self.problem
 
     def on_exception(self, error: ProviderError) -> None:
-        """Hear of a problem that no call reports."""
+        """Record a problem that no call reports."""
         connection = self._connection
-        # A provider that restores its connection is in another state meanwhile. What was received before is lost to its
-        # consumers all the same.
+        # A provider that is restoring its connection has another state meanwhile. The messages received before are lost
+        # to their consumers nevertheless.
         if isinstance(error, ConnectionLostError) or (connection is not None and connection.state != "connected"):
             self.problem = error
             self.wake()
@@ -159,17 +160,17 @@ class Link:
             _log.warning("PYJMS-KOMBU-1 a problem of %s: %s %s", self._place, error.code, error.reason)
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of it in its midst."""
-        # No lock is taken: the frame that the signal interrupted may hold it, and it runs in this thread.
+        """Give the connection up: a signal has interrupted one of its calls."""
+        # No lock is taken: the interrupted frame may hold it, and runs in this thread.
         connection, self._connection = self._connection, None
         self.problem = ConnectionLostError(REASON)
         if connection is not None:
             connection.abort()
-            # An orderly close may wait for a broker that does not answer, so that another thread makes it.
+            # An orderly close may wait for a broker that does not answer, so another thread does it.
             close_later(connection, self.wake)
 
     def close(self) -> None:
-        """End the connection: what was not acknowledged comes again. A child leaves its parent's alone."""
+        """Close the connection: unacknowledged messages are redelivered. A child process leaves its parent's alone."""
         connection, self._connection = self._connection, None
         if connection is not None and self.process == os.getpid():
             with suppress(ProviderError):
@@ -179,7 +180,7 @@ class Link:
     # Sending
 
     def send(self, message: Outgoing, destination: Address) -> None:
-        """Send; when it returns, a lasting message is safe. Raises `ProviderError`."""
+        """Send; on return, a persistent message is safe. Raises `ProviderError`."""
         connection = self.connection
         envelope = message.envelope(
             destination, MessageId(f"ID:{self._id}:{next(self._numbers)}"), self.clock.time_ms()
@@ -193,17 +194,17 @@ class Link:
     # Receiving
 
     def _session(self) -> ProviderSession:
-        """Return the session that receives. The right is held."""
+        """Return the session that receives. The caller holds its lock."""
         connection = self.connection
         if self._receiver is None:
             self._receiver = connection.open_session(transacted=False)
-            # The provider may have the waiting thread read the socket itself, which saves a change of threads for each
+            # The provider may let the waiting thread read the socket itself, which saves a thread switch for each
             # message (decision 0601).
             self._waiter = self._receiver.waiter(self.clock)
         return self._receiver
 
     def subscribe(self, address: Address, selector: Selector | None = None, priority: int = 0) -> ProviderConsumer:
-        """Make a consumer, whose messages wake the thread that waits."""
+        """Create a consumer whose messages wake the waiting thread."""
         request = SubscribeRequest(
             address=address, selector=selector, no_local=False, durable_name=None, priority=priority
         )
@@ -211,40 +212,42 @@ class Link:
             return self._session().subscribe(request, self.wake)
 
     def poll(self, consumer: ProviderConsumer, *, waits: bool, is_shared: bool) -> Delivery | None:
-        """Take the next message. With `waits` the consumer is interested if there is none; `is_shared`: others want its messages, too."""
+        """Return the next message. With `waits` the consumer registers its interest if there is none; `is_shared`:
+        other consumers want its messages, too.
+        """
         self.check()
         with self._receiving:
             if not waits:
                 return consumer.poll()
             delivery = consumer.poll_or_wait()
         if delivery is not None:
-            self._interested.pop(consumer, None)  # which has ended by itself
-        # Interest ends later, when the consumer's program works. A topic's messages come to this consumer alone, so
-        # that its interest may go on.
+            self._interested.pop(consumer, None)  # the consumer has ended by itself
+        # Interest ends later, when the consumer's program works. A topic's messages go to this consumer alone, so its
+        # interest may continue.
         elif is_shared:
             self._interested[consumer] = None
         return delivery
 
     def catch_up(self, consumer: ProviderConsumer) -> None:
-        """Wait until `poll` would return what there is now."""
+        """Wait until `poll` would return the messages present now."""
         self.check()
         with self._receiving:
             consumer.catch_up()
 
     def end_interest(self) -> None:
-        """Have messages go to others: nobody waits for them here."""
-        # Not a loop over the dictionary: each turn takes a consumer out of it.
+        """Let other consumers have the messages: no thread waits for them here."""
+        # Not a loop over the dictionary: each iteration removes a consumer from it.
         while self._interested:
             self.lose_interest(next(iter(self._interested)))
 
     def lose_interest(self, consumer: ProviderConsumer) -> None:
-        """Have what comes for one consumer go to others, and also what has come and nobody has taken."""
+        """Let other consumers have a consumer's messages, including those prefetched and not taken."""
         self._interested.pop(consumer, None)
         # Without the lock: the SPI allows this call to any thread, and the receiving session may be busy.
         consumer.set_interested(False)
 
     def end(self, consumer: ProviderConsumer) -> None:
-        """End a consumer: what it has handed out stays unacknowledged."""
+        """Close a consumer: its deliveries stay unacknowledged."""
         self._interested.pop(consumer, None)
         if self.is_usable:
             with self._receiving:
@@ -252,7 +255,7 @@ class Link:
 
     @defers_signals()
     def wait(self, until_ms: float | None) -> bool:
-        """Wait until something may have come; return False when it is `until_ms`. None: for ever. A signal ends it."""
+        """Wait until a message may have arrived; return False at `until_ms`. None: for ever. A signal ends it."""
         return deferred.wait(self._waiter, self._signal, until_ms)
 
     # Settling
@@ -263,12 +266,12 @@ class Link:
             self._session().acknowledge(deliveries)
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Have messages come again, flagged. Raises `ProviderError`."""
+        """Requeue messages, marked redelivered. Raises `ProviderError`."""
         with self._receiving:
             self._session().recover(deliveries)
 
     def reject(self, delivery: Delivery) -> None:
-        """Have a message kept aside; where the provider cannot, it is dropped, and the log says so. Raises `ProviderError`."""
+        """Dead-letter a message; if the provider cannot, it is dropped, and logged. Raises `ProviderError`."""
         with self._receiving:
             session = self._session()
             try:
@@ -279,20 +282,20 @@ class Link:
                     self._place,
                     delivery.envelope.message_id,
                 )
-                # AMQP drops a rejected message where no dead letter exchange is declared; left unsettled, it would come
-                # again by the next connection.
+                # AMQP drops a rejected message where no dead letter exchange is declared; unsettled, it would be
+                # redelivered to the next connection.
                 session.acknowledge((delivery,))
 
     # Whole queues
 
     def count(self, address: Address) -> int:
-        """Return how many messages are in a queue. Raises `CapabilityError`, `ProviderError`."""
+        """Return the number of messages in a queue. Raises `CapabilityError`, `ProviderError`."""
         with self._receiving:
             # JMS has no call for the number of messages: a browser is the only portable way to count them.
             return sum(1 for _ in self._session().browse(address, None))
 
     def purge(self, address: Address) -> int:
-        """Remove what a queue can hand out now; return how many messages that were. Raises `ProviderError`."""
+        """Remove the messages that a queue can deliver now; return their number. Raises `ProviderError`."""
         consumer, removed = self.subscribe(address), 0
         try:
             while batch := self._batch(consumer):
@@ -307,7 +310,7 @@ class Link:
         while len(batch) < _BATCH:
             delivery = self.poll(consumer, waits=False, is_shared=True)
             if delivery is None:
-                # Asks the broker over the network, so only once the messages that were prefetched are used up.
+                # A network request, so only once the prefetched messages are used up.
                 self.catch_up(consumer)
                 delivery = self.poll(consumer, waits=False, is_shared=True)
             if delivery is None:

@@ -1,8 +1,9 @@
-"""kombu's transport and its channels: a URL of pyjms, the connection that it stands for, and kombu's queues in terms of JMS.
+"""kombu's transport and its channels: connections to a URL of pyjms, and kombu's queues in terms of JMS.
 
-A queue is the JMS queue of its name. A queue that ends with its connection (auto-delete or exclusive) and is bound to an exchange
-is no queue of the broker: its messages come by the topic of the exchange's name, as long as this connection is there. So a
-process that dies leaves nothing behind. The table of other bindings is private to this process: it has the bindings that the process has declared.
+A queue is the JMS queue of its name. A queue that ends with its connection (auto-delete or exclusive) and is bound to
+an exchange is no queue of the broker: it receives from the topic with the exchange's name, as long as this connection
+is open. So a process that dies leaves nothing behind. The table of other bindings is local to this process: it has the
+bindings that the process has declared.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from pyjms.spi.words import installed_version
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Consumer:
-    """Who consumes from a queue by a channel."""
+    """A consumer of a queue on a channel."""
 
     tag: str
     queue: str
@@ -53,14 +54,14 @@ class Consumer:
     callback: Callable[[Received], Any]
     sources: tuple[Source, ...]
     is_bound: bool
-    """Whether the sources are the queue's, which outlives its consumers."""
+    """Whether the sources belong to the queue, which outlives its consumers."""
 
 
 class Unsettled:
-    """Deliveries by their tags, which grow. Any thread: each step is one operation of a dictionary."""
+    """Unsettled deliveries by their growing tags. Safe for any thread: each step is one operation of a dictionary."""
 
     def __init__(self, channel: Channel, prefetch_count: int = 0) -> None:
-        """`prefetch_count`: how many there may be at a time; 0: any number."""
+        """`prefetch_count`: the maximum number of unsettled deliveries; 0: unlimited."""
         self._channel = channel
         self.prefetch_count = prefetch_count
         # Delivery tags begin with 1, as in AMQP. The next one of a counter is taken atomically, so no lock is needed.
@@ -71,11 +72,11 @@ class Unsettled:
         return len(self._held)
 
     def can_consume(self) -> bool:
-        """Whether there is room for one more."""
+        """Whether another delivery fits the limit."""
         return not self.prefetch_count or len(self._held) < self.prefetch_count
 
     def can_consume_max_estimate(self) -> int | None:
-        """Return for how many more there is room; None: for any number."""
+        """Return how many more deliveries fit the limit; None: unlimited."""
         return max(self.prefetch_count - len(self._held), 0) if self.prefetch_count else None
 
     def next_tag(self) -> int:
@@ -83,29 +84,29 @@ class Unsettled:
         return next(self._tags)
 
     def hold(self, tag: int, delivery: Delivery) -> None:
-        """Have it settled later."""
+        """Add an unsettled delivery."""
         self._held[tag] = delivery
 
     def take(self, tag: int) -> Delivery | None:
-        """Take one out; None: it is settled already."""
+        """Remove and return a delivery; None: it is already settled."""
         return self._held.pop(tag, None)
 
     def take_up_to(self, tag: int) -> Sequence[Delivery]:
-        """Take out all up to this tag, in the order in which they came."""
+        """Remove and return all deliveries up to this tag, in the order of their receipt."""
         # Over a copy, and with a default: Celery acknowledges on other threads meanwhile.
         taken = (self._held.pop(each, None) for each in self._held.copy() if each <= tag)
         return [delivery for delivery in taken if delivery is not None]
 
     def take_all(self) -> Sequence[Delivery]:
-        """Take out all, in that order."""
+        """Remove and return all deliveries, in that order."""
         return self.take_up_to(max(self._held.copy(), default=0))
 
     def restore_unacked(self) -> None:
-        """Have all come again."""
+        """Requeue all deliveries."""
         self._channel.basic_recover(requeue=True)
 
     def restore_unacked_once(self, stderr: object = None) -> None:
-        """Do so: after a process has died the broker does it by itself."""
+        """Requeue all deliveries: after a process has died the broker does it by itself."""
         self.restore_unacked()
 
 
@@ -114,7 +115,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     closed: bool
     Message = Received
-    # kombu's own class restores unacknowledged messages by publishing them again; here the broker redelivers them.
+    # kombu's own class restores unacknowledged messages by republishing them; here the broker redelivers them.
     QoS = Unsettled
     supports_fanout = True
     from_transport_options = ()
@@ -137,7 +138,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         auto_delete: bool = False,
         **options: Any,
     ) -> Any:
-        """Declare a queue, which JMS makes by itself. The number of messages is told of `passive` declarations alone: it takes a look at each."""
+        """Declare a queue, which JMS creates by itself. Only `passive` declarations return the number of messages, as
+        counting reads each.
+        """
         name = queue or f"amq.gen-{uuid()}"
         if (exclusive or auto_delete) and not passive:
             # Its first binding makes it a subscription; without one it is the JMS queue of its name.
@@ -178,7 +181,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         arguments: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Take a binding back."""
+        """Remove a binding."""
         source = self._bound.get(queue, {}).pop((exchange or "", routing_key), None)
         if source is None:
             super().queue_unbind(queue, exchange, routing_key, arguments, **options)
@@ -187,9 +190,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> None:
-        """Take back the bindings of a queue, and remove its messages. The queue itself stays: JMS cannot delete one.
+        """Remove the bindings of a queue, and its messages. The queue itself stays: JMS cannot delete one.
 
-        `if_unused`: its messages stay, too, as JMS does not tell who else consumes.
+        `if_unused`: its messages stay, too, as JMS does not tell whether it has other consumers.
         """
         bindings = self._bound.pop(queue, None)
         for source in (bindings or {}).values():
@@ -203,10 +206,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         self.state.queue_bindings_delete(queue)
 
     def after_reply_message_received(self, queue: str) -> None:
-        """Leave the queue: the next reply comes by it."""
+        """Keep the queue: the next reply arrives in it."""
 
     def _queue_bind(self, *binding: Any) -> None:
-        """Have nothing to do: the table is kept in the process."""
+        """Do nothing: the table is in this process."""
 
     @defers_signals()
     def _size(self, queue: str) -> int:
@@ -220,14 +223,16 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def basic_publish(self, message: Mapping[str, Any], exchange: str, routing_key: str, **options: Any) -> None:
-        """Send to the queue that the routing key names; or to the queues that are bound, as far as is known here, and to the exchange's topic."""
+        """Send to the queue that the routing key names; or to the bound queues, as far as this process knows them, and
+        to the exchange's topic.
+        """
         outgoing = Outgoing(message, exchange or "", routing_key or "")
         if not exchange:
             self.link.send(outgoing, _address(routing_key))
             return
         for queue in self._lookup(exchange, routing_key):
             self.link.send(outgoing, _address(queue))
-        # Sent in any case: this process does not know which others have bound a queue to the exchange.
+        # Sent in any case: this process does not know which other processes have bound a queue to the exchange.
         self.link.send(outgoing, Address(AddressKind.TOPIC, exchange))
 
     # Consuming
@@ -255,7 +260,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def basic_cancel(self, consumer_tag: str) -> None:
-        """Consume no more. What was received stays to be acknowledged."""
+        """Cancel a consumer. Its deliveries can still be acknowledged."""
         consumer = self._readers.pop(consumer_tag, None)
         if consumer is not None and not consumer.is_bound:
             for source in consumer.sources:
@@ -263,25 +268,26 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Received | None:
-        """Return the next message, None: there is none now."""
+        """Return the next message, or None."""
         bindings = self._bound.get(queue)
         sources = tuple(bindings.values()) if bindings else (of_queue(self.link, queue),)
         try:
             for source in sources:
-                # A consumer that was just made has fetched nothing: over a network, poll alone would find the queue
-                # empty.
+                # A new consumer has fetched nothing: over a network, poll alone would find the queue empty.
                 source.catch_up()
                 delivery = source.take()
                 if delivery is not None:
                     return self._received(delivery, queue, no_ack=no_ack)
         finally:
             if not bindings:
-                # Closed at once: a consumer that stayed would be sent messages that nobody asks it for.
+                # Closed at once: otherwise messages would be sent to a consumer that is never polled.
                 sources[0].close()
         return None
 
     def next_delivery(self) -> Callable[[], Any] | None:
-        """Take the next message, if there is one within the prefetch limits; return the function that passes it to its consumer."""
+        """Take the next message, if there is one within the prefetch limits; return the function that passes it to its
+        consumer.
+        """
         # A copy: another thread may cancel a consumer meanwhile.
         readers = tuple(self._readers.values())
         if not self.qos.can_consume():
@@ -291,41 +297,41 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             for source in consumer.sources:
                 delivery = source.take(waits=True)
                 if delivery is not None:
-                    # The next look begins with the consumer after this one, so that a full queue does not starve the
+                    # The next search begins with the consumer after this one, so that a full queue does not starve the
                     # others.
                     self._turn += index + 1
                     message = self._received(delivery, consumer.queue, no_ack=consumer.no_ack)
                     if not self.qos.can_consume():
-                        # The prefetch limit is reached: what the provider has sent ahead goes to other consumers
-                        # instead of waiting here.
+                        # The prefetch limit is reached: prefetched messages go to other consumers instead of waiting
+                        # here.
                         self._rest(readers)
                     return partial(consumer.callback, message)
         return None
 
     def catch_up(self) -> None:
-        """Wait until what there is for the consumers can be taken."""
+        """Wait until the messages present now can be taken."""
         if self.qos.can_consume():
             for consumer in tuple(self._readers.values()):
                 for source in consumer.sources:
                     source.catch_up()
 
     def _rest(self, consumers: tuple[Consumer, ...]) -> None:
-        """Have what has been sent ahead go to others: there is no room for it."""
+        """Release prefetched messages: there is no room for them."""
         for consumer in consumers:
             for source in consumer.sources:
                 source.rest()
 
     def _received(self, delivery: Delivery, queue: str, *, no_ack: bool) -> Received:
         tag = self.qos.next_tag()
-        # As in AMQP, the message is settled before the program has it: it is lost if the program dies.
+        # As in AMQP, the message is settled before the program has it: it is lost if the program crashes.
         if no_ack:
             try:
                 self.link.acknowledge((delivery,))
             except InDoubtError as error:
                 if isinstance(error, TooLateError):
-                    raise  # it comes again; else it is settled, for all that is known, and comes from nowhere else
+                    raise  # it will be redelivered; after other errors it counts as settled, and this is its only copy
         else:
-            # Noted before the callback can run, which may acknowledge it by its tag.
+            # Recorded before the callback can run, which may acknowledge it by its tag.
             self.qos.hold(tag, delivery)
         parts = parts_of(delivery, queue)
         return Received(
@@ -339,12 +345,12 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             channel=self,
         )
 
-    # Settling. What was received before a loss comes again, and cannot be settled any more.
+    # Settling. Messages received before a connection loss are redelivered, and cannot be settled any more.
 
     @defers_signals()
     def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Acknowledge one message, or all up to it."""
-        # After a loss the broker has the messages again; acknowledging them by a new session would settle nothing,
+        # After a loss the broker has requeued the messages; acknowledging them on a new session would settle nothing,
         # without an error.
         self._check_in_time()
         held = self.qos
@@ -358,7 +364,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
-        """Have a message come again, or go to the dead letters."""
+        """Requeue a message, or dead-letter it."""
         self._check_in_time()
         delivery = self.qos.take(delivery_tag)
         try:
@@ -371,7 +377,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def basic_recover(self, requeue: bool = False) -> None:
-        """Have all come again that is not settled."""
+        """Requeue all unsettled messages."""
         if not requeue:
             raise NotImplementedError("basic_recover(requeue=False): messages come again to whoever is next")
         deliveries = self.qos.take_all()
@@ -385,21 +391,21 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
 
     @defers_signals()
     def close(self) -> None:
-        """End the consumers, and have all come again that is not settled."""
+        """Close the consumers, and requeue all unsettled messages."""
         if self.closed:
             return
-        # Set first: another thread that settles a message from here on is told that it is too late.
+        # Set first: another thread that settles a message from here on gets the error that it is too late.
         self.closed = True
         try:
             if self.link.is_usable:
-                # The consumers end before the messages are given back, which would otherwise come to them again.
+                # The consumers close before the messages are requeued; otherwise they would get them again.
                 for tag in tuple(self._readers):
                     self.basic_cancel(tag)
                 self.basic_recover(requeue=True)
         except ProviderError:
-            pass  # the broker takes back what is its own
+            pass  # the broker requeues its messages
         finally:
-            # Also when the connection is gone: the next look at this channel must not poll consumers of a dead session.
+            # Even if the connection is lost: the next search must not poll this channel's consumers on a dead session.
             self._readers.clear()
             if self.connection is not None:
                 self.connection.close_channel(self)
@@ -411,7 +417,7 @@ def _address(queue: str) -> Address:
 
 
 class Source:
-    """One consumer of the SPI, and which of its messages are wanted."""
+    """A consumer of the SPI, with a filter for its messages."""
 
     def __init__(
         self,
@@ -428,43 +434,44 @@ class Source:
         self._consumer = link.subscribe(address, selector, priority)
 
     def take(self, *, waits: bool = False) -> Delivery | None:
-        """Return the next message; None: there is none now. With `waits` the link is woken when there is one."""
+        """Return the next message, or None. With `waits` the link is woken when one arrives."""
         while True:
             try:
                 delivery = self._link.poll(self._consumer, waits=waits, is_shared=self._is_shared)
             except GoneError:
-                continue  # set aside, as nobody can read it; the provider tells its owner
+                continue  # quarantined, as it cannot be read; the provider tells its owner
             if delivery is None or self._is_wanted is None or self._is_wanted(delivery):
                 return delivery
             # A topic's message for another routing key: settled, as it would otherwise stay with this session.
             self._link.acknowledge((delivery,))
 
     def catch_up(self) -> None:
-        """Wait until `take` would return what there is now."""
+        """Wait until `take` would return the messages present now."""
         self._link.catch_up(self._consumer)
 
     def rest(self) -> None:
-        """Have what has come and was not taken go to others."""
+        """Release prefetched messages for other consumers."""
         if self._is_shared:
             self._link.lose_interest(self._consumer)
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         self._link.end(self._consumer)
 
 
 def of_queue(link: Link, queue: str, priority: int = 0) -> Source:
-    """Receive from the queue of this name."""
+    """Receive from the queue with this name."""
     return Source(link, Address(AddressKind.QUEUE, queue), priority=priority)
 
 
 def of_topic(link: Link, exchange: str, binding_key: str, matches: Callable[[str], bool], *, is_exact: bool) -> Source:
-    """Receive what is published to an exchange from now on, by the topic of its name, if its routing key `matches`.
+    """Receive messages published to an exchange from now on, from the topic with its name, if their routing key
+    `matches`.
 
-    `is_exact`: that is the binding key alone, so that a broker with selectors sends nothing else.
+    `is_exact`: only the binding key itself matches, so a broker with selectors can filter.
     """
     selector = None
-    # Patterns of a topic exchange cannot be said by a selector: * stands for one word there, and LIKE knows no words.
+    # A selector cannot express the patterns of a topic exchange: * matches one word there, and LIKE knows no words.
     if is_exact and Capability.SELECTORS in link.capabilities and binding_key.isprintable():
         quoted = binding_key.replace("'", "''")
         selector = compile_selector(f"{ROUTING_KEY} = '{quoted}'")
@@ -477,7 +484,7 @@ def of_topic(link: Link, exchange: str, binding_key: str, matches: Callable[[str
 
 
 _states: Final[dict[str, BrokerState]] = {}
-"""By URL, what this process has declared, whichever connection did so."""
+"""By URL, the declarations of this process, on any connection."""
 
 
 class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
@@ -488,9 +495,10 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
     driver_type = "jms"
     driver_name = "pyjms"
     implements = base.Transport.implements.extend(
-        asynchronous=False,  # a thread waits: a provider's messages do not come by a file descriptor of ours
+        # a thread waits: the provider's messages have no file descriptor that an event loop could watch
+        asynchronous=False,
         exchange_type=frozenset(["direct", "topic", "fanout"]),
-        heartbeats=False,  # those of the provider need nobody's help
+        heartbeats=False,  # the provider sends its own heartbeats
     )
     connection_errors = (ConnectionLostError, ClosedError, InDoubtError, ResourceError, ConnectionError)
     channel_errors = (ProviderError, ChannelError)
@@ -499,12 +507,12 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
-        # Before anything shows the URL: celery inspect stats sends it to every caller (decision 0213).
+        # Before the URL is shown anywhere: celery inspect stats sends it to every caller (decision 0213).
         _take_credentials(client)
         # Shared by the connections of the process: one declares the bindings, and another one publishes by them.
         self.state = _states.setdefault(str(client.hostname), BrokerState())
         self.bound: dict[str, dict[tuple[str, str], Source]] = {}
-        """The queues that end with the connection, and what they are bound to."""
+        """The queues that end with the connection, and their bindings."""
         self._link: Link | None = None
         self._turn = 0
 
@@ -517,12 +525,12 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
             self._link.close()
         client = self.client
         url = ProviderUrl.parse(str(client.hostname))
-        defaults = {"prefetch_messages": "1"}  # else a provider fetches ahead what kombu has not asked for
+        defaults = {"prefetch_messages": "1"}  # otherwise a provider prefetches more than kombu has asked for
         if client.connect_timeout:
             defaults["connect_timeout_ms"] = str(max(int(client.connect_timeout * 1000), 1))
         # The subscriptions ended with the old connection.
         self.bound = {}
-        # A new link for each connection, and channels keep the old one: by that they notice that theirs is gone.
+        # A new link for each connection, while channels keep the old one: so they notice that theirs is closed.
         self._link = Link(url, client.userid or None, client.password or None, defaults)
         return self
 
@@ -535,13 +543,14 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
     def verify_connection(self, connection: object) -> bool:
         """Say whether the connection may be used.
 
-        After a loss only once a call has raised that: otherwise kombu would connect again by itself, and consumers would wait for ever.
+        After a loss it says no only once a call has raised the loss: otherwise kombu would reconnect by itself, and
+        consumers would wait for ever.
         """
         return self._link is not None and self._link.is_open
 
     @defers_signals()
     def close_connection(self, connection: object) -> None:
-        """End the connection: all that is not acknowledged comes again."""
+        """Close the connection: all unacknowledged messages are redelivered."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -549,7 +558,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
             channel.close()
 
     def qos_semantics_matches_spec(self, connection: object) -> bool:
-        """Say that a prefetch count holds for the whole channel, and at once for consumers that are there: Celery changes it for them."""
+        """Say that a prefetch count holds for the whole channel, and at once for existing consumers: Celery changes it
+        for them.
+        """
         return False
 
     def driver_version(self) -> str:
@@ -557,7 +568,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
         return installed_version()
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
-        """Return the URL for people to see: without the password, and without the values of options, which may be secrets, too."""
+        """Return the URL for display: without the password, and without the values of options, which may be secrets,
+        too.
+        """
         scheme, _, place = uri.partition("://")
         place, mark, options = place.partition("?")
         if options and not include_password:
@@ -570,11 +583,11 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
     # Receiving
 
     def drain_events(self, connection: object, timeout: float | None = None, **options: Any) -> None:
-        """Hand one message over. Raises `TimeoutError` when none has come after so many seconds; `ConnectionLostError`."""
+        """Deliver one message. Raises `TimeoutError` after `timeout` seconds without one; `ConnectionLostError`."""
         link = self.link_now()
         until_ms = None if timeout is None else link.clock.monotonic_ms() + timeout * 1000
         try:
-            # Without a wait, what is on its way over the network would be missed: so the broker is asked first.
+            # Without a wait, messages under way on the network would be missed, so the broker is asked first.
             if timeout is not None and timeout <= 0:
                 for channel in list(self.channels):
                     channel.catch_up()
@@ -583,18 +596,17 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
                 if not link.wait(until_ms):
                     raise TimeoutError("no message has come in time")
                 hand_over = self._next_delivery(link)
-                # A wake-up may be for a message that another consumer took: many of those must not put the time-out
-                # off.
+                # A wake-up may be for a message that another consumer took: many of these must not extend the time-out.
                 if hand_over is None and until_ms is not None and link.clock.monotonic_ms() >= until_ms:
                     raise TimeoutError("no message has come in time")
         finally:
-            link.end_interest()  # what the consumer does now may take long
+            link.end_interest()  # the consumer's work may take long
         # The program's callback runs outside of all guards: its signals and its errors are its own.
         hand_over()
 
     @defers_signals(undo=lambda hand_over: _give_back(hand_over))  # noqa: PLW0108 - it is defined below
     def _next_delivery(self, link: Link) -> Callable[[], Any] | None:
-        """Take a message of one of the channels, which take turns."""
+        """Take a message from one of the channels, in turn."""
         link.check()
         # The program may have closed or renewed the connection on another thread during the wait.
         if link is not self._link:
@@ -613,16 +625,18 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu is not typed
 
 
 def _give_back(hand_over: Callable[[], Any] | None) -> None:
-    """Have the message come again that nobody gets, as a signal's handler has raised."""
+    """Requeue a message that was not delivered, as a signal's handler has raised."""
     if isinstance(hand_over, partial):
         [message] = hand_over.args
         if not message.acknowledged:
-            with suppress(ProviderError):  # then its connection is lost, and it comes again
+            with suppress(ProviderError):  # then its connection is lost, and the broker redelivers it
                 message.requeue()
 
 
 def _take_credentials(client: Any) -> None:
-    """Have a connection of kombu's know user and password by themselves: what it tells of its place goes into logs, and to others."""
+    """Move user and password from kombu's URL into attributes of the connection: the URL goes into logs, and to other
+    programs.
+    """
     scheme, mark, place = str(client.hostname).partition("://")
     authority, rest = re.split(r"(?=[/?])|$", place, maxsplit=1)
     _, at, host = authority.rpartition("@")

@@ -1,7 +1,7 @@
-"""OpenTelemetry: spans for what is sent and received, and their context in the messages, from program to program.
+"""OpenTelemetry: spans for sends and receives, and their context in the messages, from program to program.
 
-Nothing of OpenTelemetry is imported before `instrument` is called, or the environment says ``PYJMS_OTEL=1``. It needs the extra
-``otel`` (opentelemetry-api); where spans go is what the application tells OpenTelemetry's SDK.
+Nothing of OpenTelemetry is imported before `instrument` is called, or the environment has ``PYJMS_OTEL=1``. It needs
+the extra ``otel`` (opentelemetry-api); the application configures the export of spans in OpenTelemetry's SDK.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ __all__ = ["WANTED", "context_of", "instrument", "instrument_if_wanted", "proces
 _log = logging.getLogger(__name__)
 
 WANTED: Final = "PYJMS_OTEL"
-"""The environment variable that is ``1`` where programs are to be traced that do not ask for it themselves."""
+"""The environment variable that is ``1`` to trace programs that do not call `instrument`."""
 _MISSING: Final = "opentelemetry-api is not installed: pip install 'pyjms-messaging[otel]'"
 
 
 def instrument(tracer_provider: TracerProvider | None = None) -> None:
-    """Trace all producers and consumers that are made from now on. May be repeated.
+    """Trace all producers and consumers created from now on. May be repeated.
 
-    `tracer_provider`: who makes the spans; None: OpenTelemetry's global one. Raises ImportError without the extra ``otel``.
+    `tracer_provider`: the source of spans; None: OpenTelemetry's global one. Raises ImportError without the extra
+    ``otel``.
     """
     try:
         from pyjms.telemetry.tracer import OpenTelemetryTracer
@@ -42,18 +43,20 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
 
 
 def instrument_if_wanted(environment: Mapping[str, str] = os.environ) -> None:
-    """Do so if the environment says ``PYJMS_OTEL=1``; `import pyjms` asks once. Without the extra, say so in the log and go on."""
+    """Call `instrument` if the environment has ``PYJMS_OTEL=1``; `import pyjms` calls this once. Without the extra, log
+    that and go on.
+    """
     if environment.get(WANTED) != "1":
         return
     try:
         instrument()
-    # A variable of the environment must not keep a program from starting.
+    # An environment variable must not keep a program from starting.
     except ImportError as error:
         _log.warning("PYJMS-OTEL-1 %s=1, but messages are not traced: %s", WANTED, error)
 
 
 def uninstrument() -> None:
-    """Trace nothing more, also not by producers and consumers that there are."""
+    """Stop tracing, also for existing producers and consumers."""
     trace_with(None)
 
 
@@ -67,7 +70,7 @@ def context_of(message: Message) -> Context:
 
 
 def processing(message: Message) -> AbstractContextManager[object]:
-    """Return a span for the work on a message that `receive` returned: it continues the trace of who sent it.
+    """Return a span for the work on a message that `receive` returned: it continues the trace of its sender.
 
     ``with processing(message): ...``. A listener has such a span by itself. Raises ImportError as `instrument`.
     """

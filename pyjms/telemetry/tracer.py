@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry's conventions for messaging, and the way of their context through properties of messages.
+"""Spans by OpenTelemetry's conventions for messaging, and their context in message properties.
 
 The names of properties are those that OpenTelemetry's instrumentation of Java's JMS uses: the propagator's own, ``traceparent`` and
 ``tracestate`` for W3C Trace Context, with ``__dash__`` for a dash, which no JMS property name may have (JMS 1.1 §3.5.1).
@@ -53,7 +53,7 @@ _GETTER: Final = _PropertyGetter()
 
 def carried_context(message: Message) -> Context:
     """Return the context that a message carries."""
-    # The context is empty at first: a message without one would otherwise seem to come from the span that is open here.
+    # The context is empty at first: otherwise a message without one would seem to come from the span that is open here.
     return propagate.extract(message, context=Context(), getter=_GETTER)
 
 
@@ -61,12 +61,12 @@ class OpenTelemetryTracer(MessageTracer):
     """Makes the spans."""
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
-        """`provider`: who makes spans; None: the global one, also if it is set later."""
+        """`provider`: the source of spans; None: the global one, also if it is set later."""
         self.tracer: Tracer = trace.get_tracer(_NAME, installed_version(), tracer_provider=provider)
 
     @contextmanager
     def sending(self, address: Address, message: Message) -> Iterator[Mapping[str, str]]:
-        """Make a span of the kind PRODUCER; its context is what the message carries."""
+        """Make a span of the kind PRODUCER; the message carries its context."""
         with self._span("send", address, SpanKind.PRODUCER) as span:
             added: dict[str, str] = {}
             propagate.inject(added, setter=_SETTER)
@@ -76,15 +76,15 @@ class OpenTelemetryTracer(MessageTracer):
 
     @contextmanager
     def receiving(self, address: Address) -> Iterator[Callable[[Message | None], None]]:
-        """Make a span of the kind CLIENT that is linked with who sent the message; none if nothing came."""
+        """Make a span of the kind CLIENT that is linked with the message's send; none if no message was received."""
         span = self.tracer.start_span(
             f"receive {address.name}", kind=SpanKind.CLIENT, attributes=_attributes("receive", address)
         )
 
         def got(message: Message | None) -> None:
             if message is None:
-                return  # a span that is not ended goes nowhere
-            # The trace is linked, not continued: the span of the receive has begun before there was a message.
+                return  # a span that is not ended is not exported
+            # The trace is linked, not continued: the span of the receive started before there was a message.
             link = trace.get_current_span(carried_context(message)).get_span_context()
             if link.is_valid:
                 span.add_link(link)
@@ -100,7 +100,7 @@ class OpenTelemetryTracer(MessageTracer):
 
     @contextmanager
     def processing(self, address: Address, message: Message) -> Iterator[Span]:
-        """Make a span of the kind CONSUMER that continues the trace of who sent the message."""
+        """Make a span of the kind CONSUMER that continues the trace of the message's sender."""
         context = carried_context(message)
         link = trace.get_current_span(context).get_span_context()
         links = (Link(link),) if link.is_valid else ()
@@ -138,7 +138,7 @@ class OpenTelemetryTracer(MessageTracer):
 
 @contextmanager
 def process_span(message: Message) -> Iterator[object]:
-    """Make a span for the work on a message, by the tracer that there is, or by the global one."""
+    """Make a span for the work on a message, by the installed tracer, or by the global one."""
     found = current_tracer()
     tracer = found if isinstance(found, OpenTelemetryTracer) else OpenTelemetryTracer()
     destination = message.jms_destination
