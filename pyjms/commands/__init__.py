@@ -1,6 +1,7 @@
-"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, dead-letters, stats and bench on the public API alone, and story. Beside them `port`.
+"""The commands of ``pyjms`` for any broker: send, receive, browse, purge, move, dead-letters, stats and bench on the
+public API alone, and story. Also `port`.
 
-A command is imported when it is asked for, or when help is.
+A command's module is imported when the command, or help, is requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,9 @@ COMMANDS: Final = {
 
 
 def epilog_of(examples: Sequence[str] | Mapping[str, Sequence[str]], command: str = "") -> str | None:
-    """Return the end of a command's help: its examples, as they are typed, of a table those of `command`; None: it has none."""
+    """Return the epilog of a command's help: its examples as typed, from a table those of `command`; None if it has
+    none.
+    """
     if isinstance(examples, Mapping):
         examples = examples[command]
     return "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None

@@ -77,14 +77,14 @@ def bench(
 
 
 class _Run:
-    """One measurement, on one connection."""
+    """Measurements on one connection."""
 
     def __init__(self, connection: Connection, name: str | None, mode: DeliveryMode, size: int, batch: int) -> None:
         self._connection = connection
         self._mode = mode
         self._batch = batch
         self._session = connection.create_session(bool(batch), Session.AUTO_ACKNOWLEDGE)
-        # A temporary queue is gone with the connection, also when the command is killed.
+        # A temporary queue is deleted with the connection, even when the command is killed.
         self._queue: Queue = self._session.create_temporary_queue() if name is None else queue(self._session, name)
         self._body = b"x" * size
 
@@ -94,12 +94,12 @@ class _Run:
         return self._measure("send", number, lambda: producer.send(self._message(self._session)), self._batch)
 
     def receive(self, number: int) -> dict[str, Any]:
-        """Measure receiving what was sent."""
+        """Measure receiving the messages sent."""
         with self._session.create_consumer(self._queue) as consumer:
             return self._measure("receive", number, lambda: _there(consumer.receive(_PATIENCE_MS)), self._batch)
 
     def request(self, number: int) -> dict[str, Any]:
-        """Measure requests, which a listener answers on a thread of its own."""
+        """Measure requests, which a listener answers on its own thread."""
         answering = self._connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         replies = self._producer(answering, None)
         asking = self._connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
@@ -109,7 +109,7 @@ class _Run:
 
         def answer(message: Message) -> None:
             asker = message.jms_reply_to
-            if asker is not None:  # a message of somebody else, in a queue that was not empty
+            if asker is not None:  # a message of another program, in a queue that was not empty
                 replies.send(asker, answering.create_text_message("done"))
 
         with asking.create_consumer(inbox) as answers, answering.create_consumer(self._queue) as listening:
@@ -136,7 +136,7 @@ class _Run:
     def _measure(self, what: str, number: int, act: Callable[[], object], batch: int) -> dict[str, Any]:
         times: list[float] = []
         with progress(what, number) as bars:
-            # A hundred updates of the bar, and not one for each message: drawing costs more than a send.
+            # The bar is updated a hundred times, and not for each message: drawing costs more than a send.
             shown = max(1, number // 100)
             began = before = perf_counter()
             for done in range(1, number + 1):
@@ -148,7 +148,7 @@ class _Run:
                 before = now
                 if done % shown == 0:
                     bars.update(bars.task_ids[0], completed=done)
-                    # Drawing the bar took time that is no part of the next message's latency.
+                    # The time for drawing the bar is not part of the next message's latency.
                     before = perf_counter()
             seconds = before - began
         return {
@@ -169,7 +169,7 @@ def _there(message: Message | None) -> None:
 
 def _latencies(times: list[float]) -> dict[str, float]:
     ordered = sorted(times)
-    # The nearest value that was measured, without interpolation.
+    # The nearest measured value, without interpolation.
     found = {f"p{part}": ordered[min(len(ordered) - 1, len(ordered) * part // 100)] for part in _PERCENTILES}
     return {name: round(value * 1000, 4) for name, value in {**found, "max": ordered[-1]}.items()}
 

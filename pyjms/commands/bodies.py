@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-# Typed values as they are typed and as JSON shows them: properties, and the bodies of map and stream messages.
-#
-# In JSON a value stands for itself: true, numbers and texts are Boolean, Int or Long, Double and String. Where that does not
-# say enough, ``{"type": "short", "value": 7}`` does; bytes are ``{"type": "bytes", "value": BASE64}``.
+# Typed values on the command line and in JSON: properties, and the bodies of map and stream messages. In JSON true,
+# numbers and texts are Boolean, Int or Long, Double and String. Other types are written ``{"type": "short", "value":
+# 7}``; bytes are ``{"type": "bytes", "value": BASE64}``.
 
 _TRUTHS: Final = {"true": True, "false": False}
 
@@ -54,9 +53,9 @@ def _boolean(value: Any) -> bool:
 def _numeric(kind: Callable[[Any], Any], read: Callable[[Any], Any], wanted: str) -> Callable[[Any], Any]:
     def made(value: Any) -> Any:
         try:
-            # Ranges are checked by the type itself, whose errors name them; only the reading is told in other words.
+            # The type itself checks ranges, and its errors name them; only errors of parsing get another text.
             number = read(value)
-        except (ValueError, TypeError):  # Python says it in words of its own
+        except (ValueError, TypeError):  # Python's own text would not suit a user
             raise ValueError(f"{wanted} is expected") from None
         return kind(number)
 
@@ -64,7 +63,7 @@ def _numeric(kind: Callable[[Any], Any], read: Callable[[Any], Any], wanted: str
 
 
 def _whole(kind: Callable[[int], Any]) -> Callable[[Any], Any]:
-    # By way of text: int(3.7) would cut a number of JSON, where int('3.7') refuses it.
+    # By way of text: int(3.7) would truncate a JSON number, while int('3.7') refuses it.
     return _numeric(kind, lambda value: int(str(value), 10), "a whole number")
 
 
@@ -84,7 +83,7 @@ _INT_MAX: Final = 2**31
 
 
 _PROPERTY_TYPES: Final = tuple(name for name in _READERS if name != "char")
-"""Properties have no more (JMS 1.1 §3.5.2)."""
+"""The types of properties (JMS 1.1 §3.5.2)."""
 
 
 def _typed_value(kind: str, value: Any, where: str, known: Sequence[str] = (*_READERS, "bytes")) -> Any:
@@ -98,7 +97,7 @@ def _typed_value(kind: str, value: Any, where: str, known: Sequence[str] = (*_RE
 
 
 def set_properties(message: Message, texts: list[str]) -> None:
-    """Set the properties that ``NAME=VALUE`` (a text) and ``NAME:TYPE=VALUE`` say. Raises `CommandError`."""
+    """Set properties from ``NAME=VALUE`` (a text) and ``NAME:TYPE=VALUE``. Raises `CommandError`."""
     for text in texts:
         declared, equals, value = text.partition("=")
         name, _, kind = declared.partition(":")
@@ -110,14 +109,13 @@ def set_properties(message: Message, texts: list[str]) -> None:
 
 
 def from_json(value: Any, where: str) -> Any:
-    """Return a value of a message for one of JSON. Raises `CommandError`."""
+    """Return the message value of a JSON value. Raises `CommandError`."""
     if isinstance(value, Mapping):
         if set(value) != {"type", "value"}:
             raise CommandError(f'{where}: an object in it is {{"type": …, "value": …}}')
         if value["type"] == "bytes":
             try:
-                # Without validate, Python passes over characters that are no base64, and a mistake would become other
-                # bytes.
+                # Without validate, Python skips characters that are no base64, and a mistake would become other bytes.
                 return base64.b64decode(value["value"], validate=True)
             except (binascii.Error, TypeError, ValueError) as error:
                 raise CommandError(f"{where}: bytes are written as base64: {error}") from error
@@ -128,11 +126,11 @@ def from_json(value: Any, where: str) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """Return what JSON shows of a value of a message, so that `from_json` reads the same again."""
+    """Return the JSON value of a message value, from which `from_json` reads the same again."""
     if isinstance(value, (bytes, bytearray)):
         return {"type": "bytes", "value": base64.b64encode(value).decode()}
     name = _NAMES.get(type(value))
-    # A number beyond 32 bits is read as a Long again by itself, so it needs no type.
+    # A number beyond 32 bits is read as a Long without a type.
     if name is None or (name == "long" and not -_INT_MAX <= value < _INT_MAX):
         return value
     return {"type": name, "value": str(value) if name == "char" else value}
@@ -143,7 +141,7 @@ _CHUNK: Final = 1 << 16
 
 
 class BodyType(Enum):
-    """The kinds of body that can be typed."""
+    """The kinds of body that a user can write."""
 
     TEXT = "text"
     BYTES = "bytes"
@@ -152,13 +150,13 @@ class BodyType(Enum):
 
 
 def read_bodies(argument: str | None, file: Path | None, *, lines: bool) -> Iterator[bytes]:
-    """Yield the bodies: one, or with `lines` each line, as it comes and without its end. Raises `CommandError`."""
+    """Yield the bodies: one, or with `lines` each line as it arrives, without its end. Raises `CommandError`."""
     if argument is not None and file is not None:
         raise CommandError("the body is an argument or comes from --file; give one of them")
     if file is None and argument != _STANDARD_INPUT:
         if lines and argument is None:
             raise CommandError("--lines needs lines: give --file PATH, or - for standard input")
-        # Python decodes arguments so: bytes that are no UTF-8 come back as they were typed.
+        # Python decodes arguments this way: bytes that are no UTF-8 are restored as typed.
         text = (argument or "").encode("utf-8", "surrogateescape")
         yield from text.splitlines() if lines else (text,)
         return
@@ -174,7 +172,7 @@ def _read(source: BinaryIO, *, lines: bool) -> Iterator[bytes]:
         yield source.read()
         return
     for line in source:
-        # Only the end of the line: strip would take blanks that belong to the body.
+        # Only the end of the line: strip would also remove blanks of the body.
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
@@ -217,7 +215,7 @@ def _stream(session: Session, value: Any) -> StreamMessage:
 
 
 def type_of(message: Message) -> str:
-    """Return what kind of body a message has: ``text``, …, ``object``, or ``none``."""
+    """Return the kind of a message's body: ``text``, …, ``object``, or ``none``."""
     kinds = (
         (TextMessage, "text"),
         (BytesMessage, "bytes"),
@@ -229,7 +227,7 @@ def type_of(message: Message) -> str:
 
 
 def body_to_json(message: Message) -> Any:
-    """Return the body as JSON has it; of bytes, their base64; of objects, which are not decoded, nothing."""
+    """Return the body as JSON; bytes as base64; nothing for objects, which are not decoded."""
     if isinstance(message, TextMessage):
         return message.text
     if isinstance(message, BytesMessage):
@@ -240,7 +238,7 @@ def body_to_json(message: Message) -> Any:
 
 
 def body_bytes(message: Message) -> bytes:
-    """Return the body as a file has it: text as UTF-8, maps and streams as JSON."""
+    """Return the body as bytes for a file: text as UTF-8, maps and streams as JSON."""
     if isinstance(message, TextMessage):
         # A text of Java may hold half of a surrogate pair, which plain UTF-8 refuses.
         return (message.text or "").encode("utf-8", "surrogatepass")
@@ -254,7 +252,7 @@ def body_bytes(message: Message) -> bytes:
 
 
 def _bytes(message: BytesMessage) -> bytes:
-    # Back to the beginning, as an earlier look may have read a part.
+    # Back to the start, as an earlier call may have read a part.
     message.reset()
     found = bytearray()
     chunk = bytearray(_CHUNK)
@@ -273,13 +271,13 @@ def _values(message: StreamMessage) -> list[Any]:
         return found
 
 
-# Messages as people and programs see them.
+# Messages for people and for programs.
 
 _SHORT: Final = 60
 
 
 def destination_text(destination: Destination | None) -> str | None:
-    """Return a destination as commands take it: ``queue:NAME`` or ``topic:NAME``."""
+    """Return a destination in the notation of commands: ``queue:NAME`` or ``topic:NAME``."""
     if isinstance(destination, Queue):
         return f"queue:{destination.queue_name}"
     return f"topic:{destination.topic_name}" if isinstance(destination, Topic) else None
@@ -315,7 +313,7 @@ def _properties(message: Message) -> dict[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: that of a string is its own, that of None is none, and others are JSON."""
+    """Return a value as text: a string unchanged, "" for None, and JSON for others."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -326,14 +324,14 @@ def one_line(value: Any, most: int = _SHORT) -> str:
 
 
 def time_text(moment_ms: int) -> str:
-    """Return a moment for people, in UTC; 0 is none."""
+    """Return a time for people, in UTC; "" for 0."""
     return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if moment_ms else ""
 
 
 def message_table() -> Table:
-    """Return an empty table of messages; `add_message` adds a line.
+    """Return an empty table of messages; `add_message` adds a row.
 
-    Where it is too narrow, long cells go on beneath: an id that is cut off names no message.
+    In a narrow terminal, long cells wrap: a truncated id would be useless.
     """
     from rich.table import Table
 
@@ -344,7 +342,7 @@ def message_table() -> Table:
 
 
 def add_message(table: Table, message: Message) -> None:
-    """Add a message to a table, with its number there."""
+    """Add a message to a table, with its row number."""
     named = ", ".join(f"{name}={message.get_string_property(name)}" for name in _named(message))
     table.add_row(
         str(table.row_count + 1),
@@ -358,7 +356,7 @@ def add_message(table: Table, message: Message) -> None:
 
 
 def show_message(console: Console, message: Message) -> None:
-    """Print all of a message for people."""
+    """Print a whole message for people."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)

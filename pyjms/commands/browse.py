@@ -73,16 +73,17 @@ def show_queue(
     *,
     as_json: bool,
 ) -> None:
-    """Call `show` with so many messages of a queue at most, 0: with all; then print what it put into `table`, and tell how many there were.
+    """Call `show` with at most `limit` messages of a queue, 0: with all; then print `table`, and report how many there
+    were.
 
-    `as_json`: a program reads it, which is told only that there are more.
+    `as_json`: the reader is a program, which is only told that there are more.
     """
     session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
     connection.start()
     shown, is_more = 0, False
     with session.create_browser(queue(session, name), selector) as browser:
         for message in browser:
-            # One message more than the limit was asked for: only so is it known that there are more.
+            # One message more than the limit is requested: it shows that there are more.
             if limit and shown == limit:
                 is_more = True
                 break

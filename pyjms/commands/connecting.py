@@ -1,4 +1,4 @@
-"""What all commands share: options, the log-in to a broker, destinations as typed, and how errors end a command."""
+"""The shared part of all commands: options, the log-in to a broker, destinations, and errors that end a command."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ Every: TypeAlias = Annotated[
 ]
 
 
-# Moments as they are typed: ``2030-01-31T12:00``.
+# The format of times on the command line: ``2030-01-31T12:00``.
 
 
 def moment_ms(text: str) -> int:
-    """Return a moment in milliseconds since 1970 UTC; without a zone it is a local time. Raises `typer.BadParameter`."""
-    # isdigit alone is true of digits that int() does not read, such as a superscript.
+    """Return a time in milliseconds since 1970 UTC; without a zone it is local. Raises `typer.BadParameter`."""
+    # isdigit alone accepts digits that int() does not read, such as a superscript.
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -94,13 +94,13 @@ def moment_ms(text: str) -> int:
 
 _QUEUE, _TOPIC = "queue:", "topic:"
 _SILENT = logging.NullHandler()
-"""What a client logs, the commands tell in their own words."""
+"""The logger of the client: the commands report its problems themselves."""
 _BROKERS = ("pyjms_provider", "pyjms.store")
-"""What a broker in this process logs, as that of a ``vm://`` URL is: how far its start is, and which messages could not be read."""
+"""The logger of a broker in this process, as for a ``vm://`` URL: the progress of its start, and unreadable messages."""
 
 
 class _Note(logging.Handler):
-    """Shows at standard error what a broker warns of."""
+    """Prints a broker's warnings to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(self.format(record), style="yellow")
@@ -110,7 +110,7 @@ _NOTE = _Note(logging.WARNING)
 
 
 class Login:
-    """Makes connections of one user; asks for the password once at most."""
+    """Opens connections of one user; asks for the password at most once."""
 
     def __init__(self, user: str | None, password_file: Path | None) -> None:
         if user is None and password_file is not None:
@@ -120,15 +120,14 @@ class Login:
         self._password: str | None = None
 
     def connect(self, url: str, *, client_id: str | None = None) -> Connection:
-        """Return a connection that is stopped."""
+        """Return a stopped connection."""
         if self._user is not None and self._password is None:
-            # Asked for at the first connection, and kept: a command that moves between two brokers asks once.
+            # Asked for at the first connection, and stored: a command that moves between two brokers asks once.
             self._password = read_password(self._user, self._file)
-        # Without any handler, Python's logging prints warnings to standard error by itself. Adding the same one again
-        # changes nothing.
+        # Without any handler, Python's logging prints warnings to standard error by itself. Adding the same handler
+        # again changes nothing.
         logging.getLogger("pyjms").addHandler(_SILENT)
-        # Only where the broker is the command's own: warnings of another one in this process are no concern of this
-        # command.
+        # Only if the broker belongs to the command: warnings of another one in this process do not concern it.
         if url.startswith("vm:"):
             for name in _BROKERS:
                 logging.getLogger(name).addHandler(_NOTE)
@@ -136,40 +135,42 @@ class Login:
         try:
             connection = factory.create_connection(self._user, self._password)
         except JMSSecurityException as error:
-            # With a user, the broker's own words say what is wrong.
+            # If a user was given, the broker's own text says what is wrong.
             if self._user is not None:
                 raise
             raise CommandError(f"{error}; a command logs in with --user NAME") from error
-        # Before the connection is used, so that a loss is told from the first call on.
+        # Before the connection is used, so that a loss is reported from the first call on.
         connection.exception_listener = _tell
         return connection
 
 
 def _tell(problem: JMSException) -> None:
-    """Tell of what no call that runs reports: a connection that was lost, and is being made anew."""
+    """Report a problem that no running call reports: a connection was lost, and is being re-established."""
     note(" ".join(str(problem).split()), style="yellow")
 
 
 def destination(session: Session, text: str) -> Destination:
-    """Return what ``queue:NAME``, ``topic:NAME`` or a bare name of a queue stands for. Raises `CommandError`."""
+    """Return the destination that ``queue:NAME``, ``topic:NAME`` or a bare name of a queue denotes. Raises
+    `CommandError`.
+    """
     if text.startswith(_TOPIC):
         return session.create_topic(_name(text.removeprefix(_TOPIC), text))
     return queue(session, text)
 
 
 def queue(session: Session, text: str) -> Queue:
-    """Return the queue that ``queue:NAME`` or a bare name stands for. Raises `CommandError`."""
+    """Return the queue that ``queue:NAME`` or a bare name denotes. Raises `CommandError`."""
     return session.create_queue(queue_name(text))
 
 
 def queue_name(text: str) -> str:
-    """Return the name that ``queue:NAME`` or a bare name of a queue stands for. Raises `CommandError`."""
+    """Return the name of the queue that ``queue:NAME`` or a bare name denotes. Raises `CommandError`."""
     check_queue(text)
     return text.removeprefix(_QUEUE)
 
 
 def check_queue(text: str) -> None:
-    """Refuse what names no queue. Raises `CommandError`."""
+    """Raise `CommandError` for a text that denotes no queue."""
     if text.startswith(_TOPIC):
         raise CommandError(f"{text} is a topic, and this is for queues: a topic keeps no messages; name a queue")
     _name(text.removeprefix(_QUEUE), text)
@@ -182,7 +183,7 @@ def _name(name: str, text: str) -> str:
 
 
 _UNUSABLE_CODES: Final = frozenset({"PYJMS-URL", "PYJMS-PROVIDER", "PYJMS-CAPABILITY"})
-"""Errors that are plain `JMSException` for programs, and that trying again does not help."""
+"""Errors that are plain `JMSException` for programs, and permanent."""
 _UNUSABLE: Final = (
     IllegalArgumentException,
     InvalidClientIDException,
@@ -195,17 +196,17 @@ _UNUSABLE: Final = (
 
 
 class CommandError(Exception):
-    """What was asked for cannot be done; the text says what to do."""
+    """The request cannot be done; the text says what to do."""
 
 
 @contextmanager
 def errors_told(command: str) -> Iterator[None]:
-    """Tell an error in one line, and end the process with its code."""
+    """Report an error in one line, and end the process with its code."""
     try:
         yield
     except OSError as error:
         if is_of_writing(error):
-            raise  # told where the process ends, for all commands
+            raise  # reported where the process ends, for all commands
         _end(command, _text(error), CANNOT_BE_USED, error)
     except (CommandError, NoPasswordError, *_UNUSABLE) as error:
         _end(command, _text(error), CANNOT_BE_USED, error)
@@ -228,13 +229,13 @@ def _end(command: str, text: str, code: int, cause: BaseException) -> NoReturn:
 
 
 def tables() -> Console:
-    """Return what prints tables for people."""
+    """Return a console that prints tables for people."""
     return results()
 
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Progress]:
-    """Show how far long work is, where a person looks on; the one task is number 0, and `total` None is unknown."""
+    """Show the progress of long work on a terminal; the one task is number 0, and `total` None means unknown."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -43,7 +43,7 @@ _REPLAY: Final = (
 )
 
 _DEAD: Final = "JMS_pyjms_dead"
-# The broker chooses by this selector: letters that stay are never received, so their deliveries are not counted.
+# The broker filters by this selector: letters that stay are never received, so their deliveries are not counted.
 _RETURNABLE: Final = f"{_DEAD}Destination LIKE 'queue://_%' AND {_DEAD}Subscription IS NULL"
 _LONGEST_REASON: Final = 300
 
@@ -57,7 +57,7 @@ _WHY_LEFT: Final = {
     _UNKNOWN: "of unknown origin: no property JMS_pyjms_deadDestination names a destination (PYJMS-LETTER-WITHOUT-ORIGIN); send them "
     "where they belong: pyjms move URL {queue} TO",
 }
-"""Why a message stays, by the word for programs."""
+"""Why a message stays, by its code for programs."""
 
 _Dead = Annotated[str, typer.Argument(help="The queue of dead letters, as NAME or queue:NAME.", metavar="QUEUE")]
 
@@ -72,7 +72,7 @@ def commands() -> typer.Typer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Letter:
-    """What a message says of its end."""
+    """The dead-letter data of a message."""
 
     kind: str | None
     reason: str | None
@@ -105,13 +105,13 @@ class _Letter:
 
     @property
     def queue_name(self) -> str:
-        """The queue that it goes back to; "": to none."""
+        """The queue to which it returns; "" if none."""
         kind, _, name = (self.came_from or "").partition("://")
         return name if kind == "queue" and self.subscription is None else ""
 
     @property
     def why_left(self) -> str:
-        """Why it stays, if it goes to no queue."""
+        """Why it stays, if it returns to no queue."""
         if self.subscription is not None:
             return _SUBSCRIPTION
         kind, _, name = (self.came_from or "").partition("://")
@@ -194,7 +194,7 @@ def _replay(
 
 
 def _look(session: Session, source: Queue, selector: str | None, most: int | None) -> tuple[Counter[str], Counter[str]]:
-    """Return how many go where, and how many stay, by the reason."""
+    """Return how many would go to each queue, and how many stay, by the reason."""
     there: Counter[str] = Counter()
     left: Counter[str] = Counter()
     with session.create_browser(source, selector) as browser:
@@ -207,16 +207,17 @@ def _look(session: Session, source: Queue, selector: str | None, most: int | Non
 
 
 def _send_back(session: Session, source: Queue, selector: str | None, most: int | None) -> Counter[str]:
-    """Send back so many at most, and return how many went where."""
-    # In brackets: AND binds more strongly than an OR of the user's.
+    """Send back up to `most` messages, and return the number for each queue."""
+    # In parentheses: AND binds more strongly than an OR in the user's selector.
     chosen = f"({selector}) AND {_RETURNABLE}" if selector and selector.strip() else _RETURNABLE
     producer = session.create_producer(None)
 
     def send(letter: Message) -> str:
-        # Read before the properties that tell it are dropped.
+        # Read before its properties are dropped.
         origin = session.create_queue(_Letter.of(letter).queue_name)
         if isinstance(letter, Properties):
-            # A list is made first, as dropping changes the properties. A letter that dies again gets new ones.
+            # A list is made first, as dropping changes the properties. A letter that is dead-lettered again gets new
+            # ones.
             for name in filter(lambda each: each.startswith(_DEAD), map(str, list(letter.property_names))):
                 letter.drop_property(name)
         return send_on(producer, origin, letter)

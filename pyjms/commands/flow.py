@@ -122,11 +122,11 @@ def _run(
             flow = read_flow_file(file)
             opened.deploy(flow)
             note(f"deployed {flow.name}, version {flow.version}", style="green")
-        # Asked for before the engine starts, which connects again by itself and cannot ask.
+        # The password is asked for before the engine starts, which reconnects by itself and cannot ask.
         password = None if user is None else read_password(user, password_file)
         factory = ConnectionFactory(url, user_name=user, password=password)
         engine = FlowEngine(factory, opened, events=queue_name(events), on_trouble=_tell_trouble)
-        # stop may be called by any thread, and what is not committed comes again.
+        # any thread may call stop, and uncommitted events are redelivered
         with told_of_signals(engine.stop):
             served = engine.run(until_idle=until_idle)
         note(f"served {counted(served, 'event')}")
@@ -157,10 +157,10 @@ def _start(
 
 
 def _opened(store: str) -> closing[FlowStore]:
-    """Open a store that is there, to look into it: who names a file that is not there has not made one by that. Raises `CommandError`."""
+    """Open an existing store for reading: a wrong file name must not create a store. Raises `CommandError`."""
     kind, _, path = store.partition(":///")
     file = Path(path.partition("?")[0])
-    # SQLite makes a file that is not there, and an empty store would look as if no workflow had ever run.
+    # SQLite creates a missing file, and an empty store would look as if no workflow had ever run.
     if kind in {"sqlite", "sqlite+pysqlite"} and path and ":" not in path and not file.exists():
         raise CommandError(
             f"there is no file {file}; name the database of the workflows: --store URL, or PYJMS_FLOW_STORE"

@@ -1,4 +1,4 @@
-"""``pyjms forward``, and how a command runs one route until it ends or a signal ends it."""
+"""``pyjms forward``, and the loop in which a command runs one route until it ends or a signal ends it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def forward(
             "undeliverable": queue_name(undeliverable) if undeliverable else undeliverable,
             "require": (Guarantee.ONCE_ONLY if once_only else Guarantee.AT_LEAST_ONCE).value,
             "user": user,
-            # Read here and not by the route, which runs on a thread that cannot ask.
+            # The password is asked for here and not by the route, which runs on a thread that cannot ask.
             "password": None if user is None else read_password(user, password_file),
         }
         try:
@@ -122,19 +122,19 @@ _LOOKS_EVERY_MS: Final = 200
 
 
 def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, every_ms: int, *, as_json: bool) -> None:
-    """Run a route until a signal, or until nothing has come for `idle_ms` milliseconds (0: no such end).
+    """Run a route until a signal, or until no message has arrived for `idle_ms` milliseconds (0: no such end).
 
-    With `as_json`, one line of statistics every `every_ms` milliseconds, and one at the end. Raises `RouteError`; `JMSException` if
-    nothing has come because a site was away.
+    With `as_json`, one line of statistics every `every_ms` milliseconds, and one at the end. Raises `RouteError`;
+    `JMSException` if no message arrived because a site was unreachable.
     """
     clock = SystemClock()
     told = Signal()
-    # A failure wakes the loop that watches, which would otherwise notice it up to 200 ms later.
+    # A failure wakes the watching loop, which would otherwise notice it up to 200 ms later.
     request = RouteRequest(name=name, settings=settings, clock=clock, on_failure=lambda _: told.set())
     ended = threading.Event()
 
     def end() -> None:
-        # The flag before the signal: the loop would wake, find nothing and wait again.
+        # The flag before the signal: otherwise the loop would wake, find nothing and wait again.
         ended.set()
         told.set()
 
@@ -144,13 +144,13 @@ def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, ever
         try:
             last = _watch(running, clock, told, ended, idle_ms, every_ms, as_json=as_json)
         finally:
-            # Within the signals: what is on its way is settled or given back, also after a second Ctrl-C.
+            # With the signal handlers in place: messages under way are settled or released, even after a second Ctrl-C.
             running.stop()
     seen = running.statistics()
     _tell_end(name, seen, as_json=as_json)
     if seen.state is RouteState.FAILED:
         raise RouteError(seen.last_error or "the route has ended by a fault")
-    # A person has ended it, so that what is left is no failure.
+    # A person has ended it, so remaining messages are no failure.
     if ended.is_set():
         return
     if last.state is RouteState.AWAY:
@@ -171,7 +171,7 @@ def _watch(
     *,
     as_json: bool,
 ) -> RouteStatistics:
-    """Return what was seen last, before it is stopped."""
+    """Return the last statistics before the stop."""
     last_error: str | None = None
     moved, quiet_since = -1, clock.monotonic_ms()
     tells_at = quiet_since + every_ms
@@ -183,12 +183,12 @@ def _watch(
             if seen.state is RouteState.FAILED:
                 break
             bars.update(bars.task_ids[0], completed=seen.forwarded, description=seen.state.value)
-            # Each error once: a site that is away repeats it with each attempt.
+            # Each error once: an unreachable site repeats it with each attempt.
             if seen.last_error not in {last_error, None} and not as_json:
                 note(str(seen.last_error), style="yellow")
             last_error = seen.last_error
             done = seen.forwarded + seen.undeliverable + seen.expired + seen.waiting
-            # What waits for a site that is away may do so for ever: nothing comes meanwhile.
+            # A route may wait for an unreachable site for ever: no messages arrive meanwhile.
             if done != moved or (seen.waiting and seen.state is not RouteState.AWAY):
                 moved, quiet_since = done, now_ms
             if as_json and now_ms >= tells_at:

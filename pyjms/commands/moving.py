@@ -1,4 +1,6 @@
-"""``pyjms move`` and ``pyjms purge``: a queue's messages move a transaction after the other, each as large as the target has room for."""
+"""``pyjms move`` and ``pyjms purge``: a queue's messages move in transactions, each as large as the target has room
+for.
+"""
 
 from __future__ import annotations
 
@@ -46,31 +48,31 @@ from pyjms.spi.errors import ResourceError
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
 from pyjms.spi.words import counted
 
-# Taking the messages out of a queue that are in it now, and not those that come meanwhile.
+# Receiving the messages that are in a queue now, without those that arrive meanwhile.
 
 _WAIT_MS: Final = 1_000
-"""After which a queue is taken to be empty; a broker far away needs a while to send the first."""
+"""The wait after which a queue counts as empty; a remote broker needs a while to send the first message."""
 
 
 def can_browse(connection: Connection) -> bool:
-    """Say whether the provider shows messages without taking them."""
-    # Capabilities are pyjms's own; of another implementation of the interfaces it is only known that JMS has browsers.
+    """Whether the provider supports browsing."""
+    # Capabilities are pyjms's own; another implementation of the interfaces is assumed to have JMS's browsers.
     return not isinstance(connection, JmsConnection) or Capability.BROWSING in connection.capabilities
 
 
 def count_messages(session: Session, source: Queue, selector: str | None) -> int:
-    """Return how many messages there are, by looking at each."""
+    """Return the number of messages, by browsing all."""
     with session.create_browser(source, selector) as browser:
         return sum(1 for _ in browser)
 
 
 def take(session: Session, source: Queue, selector: str | None, most: int | None) -> Iterator[Message]:
-    """Yield up to `most` messages, None: until there are none; who asks acknowledges or commits."""
+    """Yield up to `most` messages, None: until there are none; the caller acknowledges or commits."""
     taken = 0
-    # Closed with the loop, so that what was sent ahead goes back to the queue at once.
+    # Closed with the loop, so that prefetched messages are requeued at once.
     with session.create_consumer(source, selector) as consumer:
         while most is None or taken < most:
-            # receive_no_wait may find a remote queue empty though its first message is on its way.
+            # receive_no_wait may find a remote queue empty although its first message is under way.
             message = consumer.receive(_WAIT_MS)
             if message is None:
                 return
@@ -79,8 +81,10 @@ def take(session: Session, source: Queue, selector: str | None, most: int | None
 
 
 def tells_left(session: Session, source: Queue, selector: str | None, wanted: int | None, taken: int) -> bool:
-    """Tell of messages that are there, and were not to be had, if fewer were taken than there were; return whether there are any."""
-    # Counted again only if fewer came than there were: each count looks at all messages.
+    """Report messages that exist but could not be received, if fewer were taken than there were; return whether there
+    are any.
+    """
+    # Counted again only if fewer arrived than there were: each count browses all messages.
     left = 0 if wanted is None or taken >= wanted else count_messages(session, source, selector)
     if left:
         note(
@@ -95,7 +99,7 @@ _BATCH: Final = 100
 
 
 class Moving:
-    """How many messages were moved, and how many go in one transaction: so many as the target has room for."""
+    """Moves messages in transactions that adapt to the room at the target, and counts them."""
 
     def __init__(
         self,
@@ -105,12 +109,12 @@ class Moving:
         tell: Callable[[int], object],
         done: str = "moved",
     ) -> None:
-        """`reading` and `writing` are one session within a broker; `send` returns where it sent a message.
+        """`reading` and `writing` are one session within a broker; `send` returns the target of a message.
 
-        `tell` hears after each full transaction how many were moved; `done` is the word for that.
+        `tell` is called after each full transaction with the number moved; `done` is the verb for it.
         """
         self.to: Counter[str] = Counter()
-        """How many went where; what is not committed does not count."""
+        """The number of messages per target; uncommitted ones do not count."""
         self._reading = reading
         self._writing = writing
         self._send = send
@@ -120,11 +124,11 @@ class Moving:
 
     @property
     def moved(self) -> int:
-        """How many were moved."""
+        """The number of messages moved."""
         return self.to.total()
 
     def go_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> None:
-        """Move what is there, up to the limit. Raises `JMSException`, with what was committed moved."""
+        """Move messages, up to the limit. Raises `JMSException`; committed messages are moved."""
         while not self._goes_through(take_up_to, limit):
             # A set, as both are one session within a broker: a second rollback there would undo nothing but cost a
             # call.
@@ -132,16 +136,18 @@ class Moving:
                 session.rollback()
 
     def _goes_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> bool:
-        """Move what is there; False: a transaction was too large, must be rolled back, and the next ones are smaller."""
+        """Move messages; return False if a transaction was too large: it must be rolled back, and the next ones are
+        smaller.
+        """
         sent: Counter[str] = Counter()
         for message in take_up_to(None if limit is None else limit - self.moved):
             try:
                 there = self._send(message)
             except ResourceAllocationException:
-                if not sent:  # there is no room for one
+                if not sent:  # there is no room for a single message
                     self._tell_end(limit)
                     raise
-                # So many had room before this one; the next transactions are that large.
+                # So many had room before this one; the next transactions have that size.
                 self._batch = sent.total()
                 return False
             sent[there] += 1
@@ -153,16 +159,16 @@ class Moving:
         return self._commits(sent, limit)
 
     def _commits(self, sent: Counter[str], limit: int | None) -> bool:
-        """Commit; return False if the target has room for less, which a broker far away says only now."""
+        """Commit; return False if the target has room for fewer, which a remote broker reports only now."""
         try:
-            self._writing.commit()  # first: what is in both is better than what is in neither
+            self._writing.commit()  # first: a duplicate is better than a loss
         except TransactionRolledBackException as error:
             if not _is_full(error):
                 raise
             if sent.total() <= 1:
                 self._tell_end(limit)
                 raise
-            self._batch = 1  # nobody knows how many fit, and each attempt counts as a delivery
+            self._batch = 1  # it is unknown how many fit, and each attempt counts as a delivery
             return False
         if self._writing is not self._reading:
             self._reading.commit()
@@ -175,23 +181,24 @@ class Moving:
 
 
 def _is_full(error: TransactionRolledBackException) -> bool:
-    """Say whether what made the transaction fail was a want of room."""
-    # The provider's error is behind that of JMS, which has one class for all reasons.
+    """Say whether a transaction failed for lack of room."""
+    # The provider's error is the cause of JMS's, which has one class for all reasons.
     cause = error.linked_exception
     return cause is not None and isinstance(cause.__cause__, ResourceError)
 
 
 def send_on(producer: MessageProducer, target: Destination, message: Message) -> str:
-    """Send a received message as it is: with its mode, its priority, and what is left of its time; return where to, as commands say it.
+    """Send a received message unchanged: with its mode, its priority, and its remaining time to live; return the target
+    in the notation of commands.
 
-    Without its sender's duplicate id, by which the broker would drop it where it has been before: the sender's own repetitions end there.
+    Its sender's duplicate id is removed: the broker would drop the message where it has been before.
     """
     # Received properties are read-only in JMS (JMS 1.1 §3.10), and clearing all of them would drop the others, too.
     if isinstance(message, Properties):
         for name in DUPLICATE_PROPERTIES:
             message.drop_property(name)
     expiration = message.jms_expiration
-    # At least a millisecond: 0 would make a message that is about to expire live for ever.
+    # At least a millisecond: 0 would mean that a message about to expire never does.
     left_ms = 0 if expiration == 0 else max(1, expiration - int(SystemClock().time_ms()))
     producer.send(target, message, message.jms_delivery_mode, message.jms_priority, left_ms)
     return destination_text(target) or ""
@@ -234,7 +241,7 @@ def move(
     """
     with errors_told("move"):
         check_queue(source)
-        # Within one queue each message would be taken and put at its end, over and over up to the limit.
+        # Within one queue each message would be moved to the end, over and over up to the limit.
         if to_url is None and source.removeprefix("queue:") == target.removeprefix("queue:"):
             raise CommandError("both queues are the same; name another one, or another broker with --to-url")
         login = Login(user, password_file)
@@ -255,12 +262,12 @@ def move(
 def _move(
     connection: Connection, source: str, other: Connection, target: str, selector: str | None, most: int | None
 ) -> tuple[int, bool]:
-    """Return how many were moved, and whether nothing of what was to be moved is left."""
+    """Return how many were moved, and whether all messages to be moved were."""
     reading = connection.create_session(True, Session.SESSION_TRANSACTED)
     writing = reading if other is connection else other.create_session(True, Session.SESSION_TRANSACTED)
     connection.start()
     found = queue(reading, source)
-    # The number is taken first and is the limit: what comes meanwhile stays.
+    # The number is counted first and is the limit: later messages stay.
     total = count_messages(reading, found, selector) if can_browse(connection) else None
     limit = most if total is None else min(total, most or total)
     there = destination(writing, target)
@@ -290,7 +297,7 @@ def purge(
     A paused queue hands out nothing. Exit code: 0 done, 1 it broke off, was answered with no or left messages, 2 it cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("purge"):
-        # Before the log-in: a script that forgot --yes learns it without a connection.
+        # Before the log-in: a script without --yes fails without a connection.
         if not yes and not sys.stdin.isatty():
             raise CommandError("nobody is there to be asked; say --yes to remove the messages")
         with Login(user, password_file).connect(url) as connection:
@@ -299,7 +306,7 @@ def purge(
             source = queue(session, name)
             total = count_messages(session, source, selector) if can_browse(connection) else None
             many = "an unknown number of messages" if total is None else counted(total, "message")
-            # Also without a number, which a broker without browsing does not give. The question goes to standard error,
+            # Also without a number, which a broker without browsing cannot give. The question goes to standard error,
             # past a pipe.
             if total != 0 and not yes and not typer.confirm(f"Remove {many} from {name}?", err=True):
                 note("nothing was removed")

@@ -55,8 +55,8 @@ def _files(sources: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for source in sources:
         files = sorted(source.rglob("*.java")) if source.is_dir() else [source]
-        # A dictionary keeps the order and each file once, also if a folder and a file in it are named. The two stems
-        # hold no classes.
+        # A dictionary keeps the order and each file once, also if a folder and a file in it are named. Files with these
+        # two stems hold no classes.
         found.update(dict.fromkeys(each for each in files if each.stem not in {"package-info", "module-info"}))
     if not found:
         raise CommandError("there are no .java files")
@@ -80,7 +80,7 @@ def _ported(files: Sequence[Path]) -> list[PortedFile]:
     made = translate(texts)
     places: dict[tuple[str, ...], str] = {}
     for each in made:
-        # Two classes of one package and name would be written over each other.
+        # Two classes with the same package and name would overwrite each other.
         other = places.setdefault(each.module, each.name)
         if other != each.name:
             raise CommandError(
@@ -94,7 +94,7 @@ def _place(module: tuple[str, ...]) -> Path:
 
 
 def _write(made: Sequence[PortedFile], output: Path, *, force: bool) -> None:
-    # All are looked at before the first is written, so that a refusal leaves nothing half done.
+    # All are checked before the first is written, so that a refusal leaves nothing half done.
     there = [output / _place(each.module) for each in made if (output / _place(each.module)).exists()]
     if there and not force:
         raise CommandError(f"{there[0]} is there already; --force writes over it, --output takes another folder")

@@ -87,13 +87,14 @@ def receive(
     1 too few came in time, or none with --count 0, or it broke off; 2 it cannot be done as asked; 130 Ctrl-C.
     """
     with errors_told("receive"):
-        # Before the log-in, so that a mistake at the command line asks for no password.
+        # Before the log-in, so that a command-line mistake asks for no password.
         if durable is not None and client_id is None:
             raise CommandError("a durable subscription belongs to a client; name it with --client-id")
         if save is not None:
             save.mkdir(parents=True, exist_ok=True)
         with Login(user, password_file).connect(url, client_id=client_id) as connection:
-            # CLIENT_ACKNOWLEDGE: with AUTO_ACKNOWLEDGE a message would be gone before it is printed or in its file.
+            # CLIENT_ACKNOWLEDGE: with AUTO_ACKNOWLEDGE a message would be acknowledged before it is printed or in its
+            # file.
             session = connection.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
             consumer = _consumer(session, source, selector, durable)
             connection.start()
@@ -103,7 +104,8 @@ def receive(
                 message = consumer.receive(timeout)
                 if message is None:
                     break
-                # First the output, then the acknowledgement: if the process dies in between, the message comes again.
+                # First the output, then the acknowledgement: if the process dies in between, the message is
+                # redelivered.
                 output.put(message)
                 if not transacted:
                     message.acknowledge()
@@ -134,7 +136,7 @@ class _Output:
         self._next = 1
 
     def put(self, message: Message) -> None:
-        """Show one; when this returns it is safe to acknowledge it."""
+        """Show a message; on return it is safe to acknowledge it."""
         file = None if self._folder is None else self._save(self._folder, message)
         if self._as_json:
             put_json(message_to_json(message) | ({} if file is None else {"file": str(file)}), is_line=True)
@@ -143,7 +145,7 @@ class _Output:
             show_message(tables(), message)
         elif file is not None:
             sys.stdout.write(f"{file}\n")
-        # Raw bytes for a file or a program; a terminal could be steered by them.
+        # Raw bytes for a file or a program; they could control a terminal.
         elif type_of(message) == "bytes" and not sys.stdout.isatty():
             # The text layer has a buffer of its own, whose content must come before these bytes.
             sys.stdout.flush()
@@ -152,7 +154,7 @@ class _Output:
             sys.stdout.write(f"{body_bytes(message).decode('utf-8', 'replace')}\n")
         else:
             sys.stdout.write(f"{printable(text_of(body_to_json(message)))}\n")
-        # Flushed before the message is acknowledged, as a reader that has gone shows only then.
+        # Flushed before the message is acknowledged, as only this shows that the reader has closed the pipe.
         sys.stdout.flush()
 
     def _save(self, folder: Path, message: Message) -> Path:
@@ -161,7 +163,7 @@ class _Output:
             path = folder / f"{self._next:06}.{_ENDINGS[type_of(message)]}"
             self._next += 1
             try:
-                # x: a file that is there is never overwritten, also if two commands save into one folder.
+                # x: an existing file is never overwritten, even if two commands save into one folder.
                 with path.open("xb") as file:
                     file.write(body)
                     file.flush()

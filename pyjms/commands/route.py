@@ -41,7 +41,7 @@ _RulesFile = Annotated[
 
 
 def _body_type(text: str | BodyType) -> BodyType:
-    """Return what a body is. Raises `typer.BadParameter`."""
+    """Return the kind of a body. Raises `typer.BadParameter`."""
     try:
         return BodyType(text)
     except ValueError as error:
@@ -94,7 +94,7 @@ def _check(file: _RulesFile, as_json: AsJson = False) -> None:
             note(f"{counted(len(error.problems), 'problem')} in {file}", style="red")
             raise typer.Exit(FAILED) from error
         if "route" in data:
-            # A file may hold rules alone: url and source are options of the command then.
+            # A file may have only rules: url and source are options of the command then.
             _look_at_route(file, _settings(file, data, None, None))
         if as_json:
             put_json([])
@@ -103,7 +103,7 @@ def _check(file: _RulesFile, as_json: AsJson = False) -> None:
 
 
 def _within(file: Path, problem: Problem) -> str:
-    """Return a problem as it is told behind the name of its file."""
+    """Return a problem as it is shown after the name of its file."""
     return str(problem).replace(f"{file.name}: ", "", 1) if problem.place == file.name else str(problem)
 
 
@@ -123,7 +123,7 @@ def _settings(file: Path, data: Any, url: str | None, source: str | None) -> dic
     if not isinstance(given, dict):
         raise CommandError(f"{file}: write the settings of the route below [route]")
     settings = {name: value for name, value in given.items() if name not in {"name", "password_file"}}
-    # The file and not what was read: the route watches it for changes.
+    # The file and not its content: the route watches it for changes.
     settings |= {"rules_file": str(file)}
     settings |= {} if url is None else {"url": url}
     settings |= {} if source is None else {"source": queue_name(source)}
@@ -208,8 +208,8 @@ def _explain(
         except RulesError as error:
             raise _cannot_be_read(file, error) from error
         envelope = _envelope(rules, body, body_file, jms_type, sender, properties or [], kind_before or kind)
-        # The decision is the route's own code; the explanation is a second evaluation of each condition, and a test
-        # compares the two.
+        # The decision is the route's own code; the explanation evaluates each condition again, and a test compares the
+        # two.
         choices = CompiledRules(rules).decide(envelope)
         explained = explain(rules, envelope)
         targets = [choice.target for choice in choices]

@@ -128,10 +128,11 @@ def send(
             deliver_at_ms=_deliver_at(deliver_at, delay),
             duplicate_id=duplicate_id,
         )
-        # A generator: with --lines each line is sent when it comes, as from tail -f.
+        # A generator: with --lines each line is sent as it arrives, as from tail -f.
         bodies = read_bodies(body, file, lines=lines)
         with Login(user, password_file).connect(url) as connection:
-            # Before anything is sent: another broker would take these properties for the application's, and do nothing.
+            # Before anything is sent: another broker would take these properties for the application's, and ignore
+            # them.
             choices.check(connection.meta_data.jms_provider_name)
             session = connection.create_session(bool(batch), Session.AUTO_ACKNOWLEDGE)
             producer = session.create_producer(destination(session, to))
@@ -147,7 +148,7 @@ def send(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choices:
-    """What all messages of one call have in common."""
+    """The options common to all messages of one call."""
 
     properties: tuple[str, ...]
     priority: int
@@ -160,7 +161,7 @@ class _Choices:
     duplicate_id: str | None
 
     def check(self, provider: str) -> None:
-        """Refuse what the provider would take for a property like any other. Raises `CommandError`."""
+        """Raise `CommandError` for options that the provider would take for an ordinary property."""
         if provider.startswith(_OURS):
             return
         if self.deliver_at_ms is not None:
@@ -171,7 +172,7 @@ class _Choices:
             raise CommandError(f"{provider} does not look for duplicates as pyjms asks; leave --duplicate-id out")
 
     def apply(self, session: Session, message: Message) -> Message:
-        """Set what was chosen."""
+        """Set the options on a message."""
         set_properties(message, list(self.properties))
         if self.deliver_at_ms is not None:
             message.set_long_property(DELIVER_AT, self.deliver_at_ms)
@@ -200,7 +201,7 @@ def _send_all(
     batch: int,
     total: int | None,
 ) -> tuple[int, str | None]:
-    """Send messages, in transactions of `batch`; return how many, and the id of the last one."""
+    """Send messages, in transactions of `batch`; return their number, and the id of the last one."""
     sent = safe = 0
     last = None
     try:
@@ -212,12 +213,12 @@ def _send_all(
                 if batch and sent % batch == 0:
                     session.commit()
                 if not batch or sent % batch == 0:
-                    # What a broken-off command reports: sends of an open transaction do not count.
+                    # Reported by an interrupted command: sends of an open transaction do not count.
                     safe = sent
                     bars.advance(bars.task_ids[0], batch or 1)
             if batch and safe < sent:
                 session.commit()
-    # CommandError, too: a later line may be no JSON, when earlier ones have been sent.
+    # CommandError, too: a later line may be invalid JSON, when earlier ones have been sent.
     except (CommandError, JMSException, KeyboardInterrupt):
         if safe:
             note(f"{counted(safe, 'message was', 'messages were')} sent before that", style="yellow")

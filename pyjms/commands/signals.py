@@ -12,18 +12,18 @@ from typing import Final
 from pyjms.spi.interrupts import ENDING, signals_as_bytes
 
 _POKE: Final = getattr(signal, "SIGURG", 0)
-"""What interrupts a wait, and would be ignored by itself."""
+"""A signal that only interrupts a wait, and is ignored otherwise."""
 _MOMENT_S: Final = 0.1
-"""After so long whoever was about to wait when Ctrl-C came has begun to."""
+"""The delay after which a thread that was about to wait at the time of Ctrl-C has started to wait."""
 
 
 @contextmanager
 def told_of_signals(end: Callable[[], None]) -> Iterator[None]:
-    """Have `end` called, on a thread of its own, at each Ctrl-C and SIGTERM; off the main thread, there are none.
+    """Call `end`, on another thread, at each Ctrl-C and SIGTERM; off the main thread, do nothing.
 
-    Afterwards they do again what they did: what is left of the command may be broken off.
+    Afterwards the former handlers apply: the rest of the command may be interrupted.
     """
-    # Python sets handlers of signals in the main thread alone; a test runs commands in others.
+    # Python sets signal handlers only in the main thread; tests run commands in others.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -36,18 +36,19 @@ def told_of_signals(end: Callable[[], None]) -> Iterator[None]:
             with signals_as_bytes(ENDING, writer, put_back=True):
                 yield
         finally:
-            # Closing the writer ends the thread's recv; it is joined so that no call of `end` comes after the command.
+            # Closing the writer ends the thread's recv; it is joined so that `end` is not called after the command.
             writer.close()
             teller.join()
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have Ctrl-C raise `KeyboardInterrupt` in the main thread soon, also if it came just before that began to wait; and SIGTERM
-    what its handler raises.
+    """Make Ctrl-C raise `KeyboardInterrupt` in the main thread soon, even if it arrived just before that thread started
+    to wait; and SIGTERM what its handler raises.
 
-    Python raises it where the main thread gets to; one that has just begun to wait gets nowhere. So it is interrupted once more, a moment
-    later, by a signal that does nothing else. The main thread's to call; where threads cannot be sent signals, nothing is done.
+    Python raises it at the main thread's next bytecode; a thread that has just started to wait executes none. So
+    another signal without effect interrupts it a moment later. For the main thread; does nothing where signals cannot
+    be sent to threads.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_kill"):
         yield
@@ -74,12 +75,12 @@ def _poke(reader: socket.socket, main_thread: int) -> None:
             number = reader.recv(1)
         except TimeoutError:
             is_due = False
-            # A system call that waits is cut by any signal; Python then runs the handler of the Ctrl-C before.
+            # Any signal interrupts a waiting system call; Python then runs the handler of the earlier Ctrl-C.
             signal.pthread_kill(main_thread, _POKE)
             continue
         if not number:
             return
-        # The poke itself arrives as a byte, too, and must not be followed by another one.
+        # The extra signal itself arrives as a byte, too, and must not be followed by another one.
         is_due = is_due or number[0] in ENDING
 
 

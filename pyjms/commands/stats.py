@@ -93,7 +93,7 @@ def _address(name: str) -> Address:
 
 
 def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
-    # A browser would make the queue that it looks for, at brokers that create queues on first use.
+    # A browser would create the queue that it looks for, at brokers that create queues on first use.
     if isinstance(session, JmsSession) and session.provider_session.has_destination(_address(name)) is False:
         return {"queue": queue_name(name), "depth": None, "redelivered": None, "oldest_ms": None}
     depth, oldest_ms, redelivered = 0, None, 0

@@ -25,7 +25,7 @@ from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.trust import TrustError, explained, trusting
 from pyjms.spi.words import counted, said_by_system
 
-# Where the story of a message comes from: a pyjms broker's http port, or the recorded history of its clients.
+# The source of a message's story: a pyjms broker's HTTP port, or the recorded history of its clients.
 
 _PREFIX: Final = "/api/latest"
 _PATIENCE_S: Final = 60.0
@@ -33,18 +33,18 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class StoryUnavailableError(CommandError):
-    """What was named keeps no stories that could be asked for."""
+    """The named server keeps no stories that could be queried."""
 
     code = "PYJMS-STORY-UNAVAILABLE"
 
 
 class NoAnswerError(Exception):
-    """The broker does not answer, or could not."""
+    """The broker does not answer, or failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStories:
-    """Asks a broker's http port."""
+    """Queries a broker's HTTP port."""
 
     url: str
     user: tuple[str, str] | None = None
@@ -52,7 +52,7 @@ class BrokerStories:
     ca_file: Path | None = None
 
     def find(self, wanted: Mapping[str, str], hosts: Sequence[str]) -> dict[str, Any]:
-        """Return the stories that all virtual hosts tell, or those alone that are named NODE/HOST.
+        """Return the stories of all virtual hosts, or only of the one named NODE/HOST.
 
         Raises `StoryUnavailableError`, `CommandError`, `NoAnswerError`.
         """
@@ -63,7 +63,7 @@ class BrokerStories:
                 items = found.get("items")
                 if not isinstance(items, list):
                     raise _foreign(self.url)
-                # Each part is quoted by itself, as a name may contain a slash.
+                # Each part is quoted separately, as a name may contain a slash.
                 hosts = ["/".join(quote(name, safe="") for name in each["names"]) for each in items]
             answers = {
                 host: self._ask(
@@ -81,7 +81,7 @@ class BrokerStories:
             raise NoAnswerError(
                 f"nothing answers at {self.url}: {said_by_system(error)}; see whether the broker runs"
             ) from error
-        # JSON of another shape than a pyjms broker's.
+        # JSON with another structure than a pyjms broker's
         except (KeyError, TypeError) as error:
             raise _foreign(self.url) from error
         finally:
@@ -129,11 +129,11 @@ class BrokerStories:
         if response.status < 300 and isinstance(found, dict):
             return found
         error = found.get("error") if isinstance(found, dict) else None
-        # An answer of another server, such as a proxy, must not be told as the broker's.
+        # An answer of another server, such as a proxy, must not be shown as the broker's.
         if not isinstance(error, dict) or not str(error.get("code", "")).startswith("PYJMS-"):
             raise _foreign(self.url)
         reason = str(error.get("reason"))
-        # The broker could not, which trying again may help; codes below say that the question is wrong.
+        # The broker failed, so a retry may help; codes below mean that the question is wrong.
         if response.status >= 500:
             raise NoAnswerError(reason)
         hint = "; log in with --user NAME" if response.status == 401 and self.user is None else ""
@@ -148,7 +148,7 @@ def _foreign(url: str) -> StoryUnavailableError:
 
 
 def history_stories(directories: Sequence[Path], message_id: str) -> dict[str, Any]:
-    """Return the story that recorded clients tell. Raises `CommandError`."""
+    """Return the story from clients' recordings. Raises `CommandError`."""
     try:
         events = story_of(read(*directories).events, message_id)
     except ProviderError as error:
@@ -272,7 +272,7 @@ def _show(told: dict[str, Any]) -> None:
 
 
 def _note_gaps(found: dict[str, Any]) -> None:
-    """Say what keeps a story from being whole."""
+    """Report what makes a story incomplete."""
     for host, told in found["virtual_hosts"].items():
         if told["level"] == "off":
             note(

@@ -1,4 +1,5 @@
-"""`pyjms demo`: a supply chain of queues that works off the records of a file, and proves that none is lost or doubled.
+"""`pyjms demo`: a supply chain of queues that processes the records of a file, and proves that none is lost or
+duplicated.
 
 It is an application: it uses the public names of `pyjms` and nothing beneath them.
 
@@ -6,8 +7,9 @@ It is an application: it uses the public names of `pyjms` and nothing beneath th
                                ↕           ↘
                              desk           topic → ledger (durable), board, attention (ordinary subscribers)
 
-What is decided without messages stands apart and is pure: `plan` (the records of the file, which column routes, which is
-summed, which lanes there are, which destinations) and `settings` (what the user chose, and when a worker fails). The messaging is
-in `workers` (transacted workers and the work of one unit, the server of requests and replies, the collectors at the end), `books`
-(what outlives the process, and what arrived against what was sent) and `process` (the whole). `screen` shows it.
+The decisions made without messages are separate and pure: `plan` (the records of the file, the routing column, the
+summed column, the lanes, the destinations) and `settings` (the user's choices, and when a worker fails). The messaging
+is in `workers` (transacted workers and the work of one unit, the server of requests and replies, the collectors at the
+end), `books` (the state that outlives the process, and the comparison of arrivals with sends) and `process` (the
+whole). `screen` shows it.
 """

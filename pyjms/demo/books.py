@@ -1,6 +1,6 @@
-"""The books of a run, kept in queues, and the account of what arrived against what was to arrive.
+"""The books of a run, stored in queues, and the comparison of arrivals with the expectation.
 
-Each unit of work enters what it did. Sums are made of fractions, so they are exact and do not depend on the order of arrival.
+Each unit of work records what it did. Sums are fractions, so they are exact and do not depend on the order of arrival.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one destination had. The tuples hold record ids, in order."""
+    """The result at one destination. The tuples hold record ids, in order."""
 
     destination: str
     expected: int
@@ -43,17 +43,17 @@ class Verdict:
 
     @property
     def adds_up(self) -> bool:
-        """Whether each expected record was there, once, unaltered, and nothing else; and so the sum."""
+        """Whether each expected record arrived exactly once, unaltered, and nothing else; and the sum agrees."""
         faults = self.lost or self.doubled or self.unexpected or self.altered
         return not faults and self.expected == self.found and self.expected_total == self.found_total
 
 
 def judge(destination: str, expected: Iterable[Entry], found: Iterable[Entry]) -> Verdict:
-    """Hold what was found at a destination against what was expected there; `expected` names each record once."""
+    """Compare the entries found at a destination with the expected ones; `expected` names each record once."""
     wanted = {entry.record_id: entry for entry in expected}
     arrived = list(found)
     times = Counter(entry.record_id for entry in arrived)
-    # A record that was not expected is told as that, so it counts as unaltered here.
+    # An unexpected record is reported as such, so it counts as unaltered here.
     altered = {entry.record_id for entry in arrived if wanted.get(entry.record_id, entry) != entry}
     return Verdict(
         destination=destination,
@@ -73,12 +73,12 @@ def total(entries: Iterable[Entry]) -> Fraction:
     return sum((Fraction(entry.amount) for entry in entries), Fraction(0))
 
 
-# What a run came to: every destination held against the plan. Pure.
+# The outcome of a run: every destination compared with the plan. Pure.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found, in order of arrival. `lanes` is in the order of the plan's lanes."""
+    """The entries found, in order of arrival. `lanes` is in the order of the plan's lanes."""
 
     lanes: Sequence[Sequence[Entry]]
     ledger: Sequence[Entry]
@@ -89,7 +89,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The verdicts. `left_over` has the number of messages in each work queue that should be empty and is not."""
+    """The verdicts. `left_over` has the number of messages in each work queue that should be empty."""
 
     lanes: tuple[tuple[Lane, Verdict], ...]
     all_lanes: Verdict
@@ -100,12 +100,12 @@ class Outcome:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """All of them."""
+        """All verdicts."""
         return (*(verdict for _, verdict in self.lanes), self.all_lanes, self.ledger, self.board, self.attention)
 
     @property
     def nothing_lost(self) -> bool:
-        """Whether every record is where it must be, and no message stayed on the way."""
+        """Whether every record is where it must be, and no message remained in a work queue."""
         return not self.left_over and not any(verdict.lost for verdict in self.verdicts)
 
     @property
@@ -115,12 +115,12 @@ class Outcome:
 
     @property
     def adds_up(self) -> bool:
-        """Whether all is as it must be: ids, places, labels and sums."""
+        """Whether ids, places, labels and sums are all correct."""
         return not self.left_over and all(verdict.adds_up for verdict in self.verdicts)
 
 
 def judge_all(plan: Plan, found: Found) -> Outcome:
-    """Hold what was found against what the plan says, which knows nothing of messages and selectors."""
+    """Compare the entries found with the plan, which does not depend on messages or selectors."""
     records = plan.table.records
     sent = [Entry(record.id, plan.amount_of(record), plan.label_of(record)) for record in records]
     placed = list(zip((plan.lane_of(record) for record in records), sent, strict=True))
@@ -143,12 +143,12 @@ _PURGE_BATCH = 500
 
 
 class OtherRunError(Exception):
-    """The store holds a run over other records, or with other lanes, that is not finished."""
+    """The store holds an unfinished run over other records, or with other lanes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What the books said when they were read."""
+    """The content of the books when they were read."""
 
     counts: Mapping[str, Counter[Happening]] = field(default_factory=dict)
     """By stage or collector."""
@@ -157,7 +157,7 @@ class Books:
 
 
 class Stamps:
-    """Counts what one stage does, as part of the session's present unit of work."""
+    """Counts the work of one stage, as part of the session's present unit of work."""
 
     def __init__(self, session: Session, names: Names, stage: str) -> None:
         self._session = session
@@ -174,7 +174,7 @@ class Stamps:
 
 
 class Pages:
-    """Writes down what one collector receives, as part of the session's present unit of work."""
+    """Records the messages that one collector receives, as part of the session's present unit of work."""
 
     def __init__(self, session: Session, names: Names, account: str) -> None:
         self._session = session
@@ -189,17 +189,17 @@ class Pages:
         page.set_int_property(Happening.REDELIVERED.name, sum(message.jms_redelivered for message in messages))
         for entry in map(_entry, messages):
             page.write_int(entry.record_id)
-            # As an object, which keeps whether the amount was a whole number.
+            # As an object, which preserves whether the amount was a whole number.
             page.write_object(entry.amount)
             page.write_string(entry.label)
         self._producer.send(page)
 
 
 def begin_or_resume(connection: Connection, plan: Plan) -> tuple[str, bool]:
-    """Return the name of the run that the broker keeps, and whether it was there: if there is none it begins now.
+    """Return the name of the broker's run, and whether it existed; a new run begins if there is none.
 
     Raises:
-        OtherRunError: The one that it keeps is over other records.
+        OtherRunError: The existing run is over other records.
     """
     connection.start()
     with closing(connection.create_session(False, Session.AUTO_ACKNOWLEDGE)) as session:
@@ -210,7 +210,8 @@ def begin_or_resume(connection: Connection, plan: Plan) -> tuple[str, bool]:
         for sheet in sheets:
             run = sheet.get_string_property("run") or ""
             if sheet.get_boolean_property("finished"):
-                # A run that was killed while its queues were being emptied: its outcome was told, so the rest goes now.
+                # A run that was killed while its queues were being emptied: its outcome was reported, so the rest is
+                # removed now.
                 _purge(connection, Names(prefix=run, lanes=sheet.get_int_property("lanes")))
                 continue
             if sheet.get_string_property("plan") != plan.fingerprint:
@@ -231,7 +232,7 @@ def begin_or_resume(connection: Connection, plan: Plan) -> tuple[str, bool]:
 
 
 def read_books(connection: Connection, names: Names) -> Books:
-    """Read all stamps and pages; they stay where they are."""
+    """Read all stamps and pages, without removing them."""
     counts: dict[str, Counter[Happening]] = {}
     entries: dict[str, list[Entry]] = {}
     with closing(connection.create_session(False, Session.AUTO_ACKNOWLEDGE)) as session:
@@ -253,12 +254,13 @@ def read_books(connection: Connection, names: Names) -> Books:
 
 
 def close_books(connection: Connection, names: Names) -> None:
-    """End a run whose outcome was told: the next one begins anew. Killed within, it is told once more, or not at all."""
+    """End a run whose outcome was reported: the next call starts a new one. After a kill within, the outcome is
+    reported once more, or not at all.
+    """
     with closing(connection.create_session(True, Session.SESSION_TRANSACTED)) as session:
         queue = session.create_queue(RUNS)
         with closing(session.create_consumer(queue, f"run = '{names.prefix}' AND finished = FALSE")) as consumer:
-            # In one transaction: the sheet is open or finished, never missing, so that a killed process leaves one of
-            # the two.
+            # In one transaction: the sheet is either open or finished, never missing, even after a kill.
             if consumer.receive_no_wait() is not None:
                 sheet = session.create_message()
                 sheet.set_string_property("run", names.prefix)
@@ -270,12 +272,12 @@ def close_books(connection: Connection, names: Names) -> None:
 
 
 def _purge(connection: Connection, names: Names) -> None:
-    """Take out what a finished run has left, and its sheet last."""
+    """Remove the messages of a finished run, and its sheet last."""
     with closing(connection.create_session(True, Session.SESSION_TRANSACTED)) as session:
         for queue, selector in (
             *((name, None) for name in names.queues),
             (DEAD_LETTERS, names.dead_letters),
-            # The sheet last: as long as it is there, a killed purge is taken up again.
+            # The sheet last: as long as it exists, an interrupted purge is resumed.
             (RUNS, f"run = '{names.prefix}' AND finished = TRUE"),
         ):
             with closing(session.create_consumer(session.create_queue(queue), selector)) as consumer:
@@ -311,7 +313,7 @@ def _number(value: object) -> int | float:
 
 
 class Happening(Enum):
-    """What a stage counts."""
+    """An event that a stage counts."""
 
     DONE = "done"
     ROLLED_BACK = "rolled back"
@@ -321,32 +323,32 @@ class Happening(Enum):
 
 
 class StageCounter:
-    """The counts of one stage. Any thread may call any method."""
+    """The counts of one stage. Safe for any thread."""
 
     def __init__(self, name: str, total: int) -> None:
         self.name = name
         self.total = total
         self.before = 0
-        """How many records were done before this process took part."""
+        """The number of records done before this process started."""
         self._lock = Lock()
         self._counts: Counter[Happening] = Counter()
         self._attempts: Counter[int] = Counter()
 
     def resume(self, counts: Mapping[Happening, int]) -> None:
-        """Go on from what was counted before."""
+        """Continue earlier counts."""
         with self._lock:
             self._counts.update(counts)
             self.before = self._counts[Happening.DONE]
 
     def add(self, happening: Happening, count: int = 1) -> None:
-        """Count it."""
+        """Count an event."""
         with self._lock:
             self._counts[happening] += count
 
     def attempt(self, record_id: int) -> int:
-        """Count one more attempt at the record; return which one it is, from 1."""
+        """Count another attempt at the record; return its number, from 1."""
         with self._lock:
-            # Counted in this process alone: after a restart the attempts begin again, and with them the same failures.
+            # Counted in this process alone: after a restart the attempts start again, and with them the same failures.
             self._attempts[record_id] += 1
             return self._attempts[record_id]
 

@@ -122,7 +122,9 @@ def demo(
 
 
 def _is_one_site(context: typer.Context, *, asked: bool) -> bool:
-    """Say whether one broker is wanted: asked for, or by an option that only that demo has. Raises `InputError`."""
+    """Say whether one broker is wanted: requested, or implied by an option that only that demo has. Raises
+    `InputError`.
+    """
     of_one, of_two = (_given(context, names) for names in (_OF_ONE_SITE, _OF_TWO_SITES))
     if of_two and (asked or of_one):
         other = of_one[0] if of_one else "--one-site"
@@ -133,8 +135,8 @@ def _is_one_site(context: typer.Context, *, asked: bool) -> bool:
 
 
 def _given(context: typer.Context, names: tuple[str, ...]) -> list[str]:
-    """Return which of these options were typed."""
-    # Where a value comes from, and not the value: a default and PYJMS_URL choose no kind of demo.
+    """Return the options that the user typed."""
+    # The source of a value decides, and not the value: a default and PYJMS_URL do not select a demo.
     typed = (name for name in names if str(getattr(context.get_parameter_source(name), "name", "")) == "COMMANDLINE")
     return [f"--{name.replace('_', '-')}" for name in typed]
 
@@ -152,7 +154,7 @@ def _over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: boo
 
 
 def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
-    """Do what is left, tell the outcome, and only then have the broker forget the run."""
+    """Do the remaining work, report the outcome, and only then delete the run at the broker."""
     plan, settings = process.plan, process.settings
     started = perf_counter()
     try:
@@ -173,7 +175,7 @@ def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
     if not outcome.adds_up:
         raise typer.Exit(DOES_NOT_ADD_UP)
     try:
-        # After the outcome was told: a process that is killed in between tells it once more.
+        # After the outcome was reported: a process that is killed in between reports it once more.
         process.finish()
     except JMSException as error:
         raise failure(error, BROKE_OFF) from error

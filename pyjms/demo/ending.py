@@ -11,15 +11,15 @@ from pyjms.spi import terminal
 DOES_NOT_ADD_UP: Final = 1
 BROKE_OFF: Final = terminal.FAILED
 INSTALL: Final = "pip install 'pyjms-messaging[broker,stomp]'"
-"""What two sites need."""
+"""The packages that two sites need."""
 
 
 def failure(error: Exception, code: int) -> typer.Exit:
-    """Tell an error; return what ends the process."""
+    """Report an error; return the exception that ends the process."""
     complain(str(error))
     return typer.Exit(code)
 
 
 def complain(text: str) -> None:
-    """Tell what went wrong."""
+    """Print an error."""
     terminal.complain("pyjms demo", text)

@@ -1,8 +1,8 @@
-"""What is to happen with the records, decided before a message is sent. Pure.
+"""The expected handling of the records, decided before a message is sent. Pure.
 
-A record is routed by the values of some columns: the most frequent values get a lane each, everything else goes to one
-more. Each lane is a message selector; the selectors are disjoint and together select every message. An amount, the
-value of one column, is added up wherever records arrive.
+A record is routed by the values of some columns: the most frequent values get a lane each, all others share one more.
+Each lane is a message selector; the selectors are disjoint and together select every message. An amount, the value of
+one column, is summed at each destination.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """All that was read."""
+    """The content of the file."""
 
     name: str
     columns: tuple[str, ...]
@@ -62,7 +62,7 @@ class Table:
 
 
 def typed(text: str) -> Value:
-    """Return the value that `text` stands for."""
+    """Return the typed value of `text`."""
     text = text.strip()
     if not text:
         return None
@@ -120,7 +120,7 @@ def _decompressed(path: Path) -> str:
 
 
 def _delimiter(text: io.StringIO) -> str:
-    """Return the delimiter that is most frequent in the first line."""
+    """Return the most frequent delimiter in the first line."""
     header = text.readline()
     text.seek(0)
     return max(_DELIMITERS, key=header.count)
@@ -163,7 +163,7 @@ _DISTINCT_MAX = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One way out: the messages that `selector` selects. `key` is None for everything else."""
+    """One exit: the messages that `selector` selects. `key` is None for the lane of all others."""
 
     name: str
     key: Key | None
@@ -172,7 +172,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What the desk knows about the records of one key."""
+    """The desk's data about the records of one key."""
 
     label: str
     records: int
@@ -181,7 +181,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The answers for every record of `table`. Columns are given as positions."""
+    """The expected results for every record of `table`. Columns are given as positions."""
 
     table: Table
     route: tuple[int, ...]
@@ -191,13 +191,13 @@ class Plan:
     kinds: Mapping[Key, Kind]
 
     def key_of(self, record: Record) -> Key:
-        """Return the values that route the record, as text."""
+        """Return the record's routing values, as text."""
         return tuple(_text(record.values[column]) for column in self.route)
 
     def lane_of(self, record: Record) -> Lane:
-        """Return the lane in which the record must arrive; found without selectors."""
+        """Return the lane in which the record must arrive; computed without selectors."""
         key = self.key_of(record)
-        # Without selectors, on purpose: this is the expectation that the broker's selectors are judged by.
+        # Without selectors, on purpose: the broker's selectors are checked against this expectation.
         return next((lane for lane in self.lanes if lane.key == key), self.lanes[-1])
 
     def amount_of(self, record: Record) -> int | float:
@@ -208,15 +208,15 @@ class Plan:
         return value if _is_number(value) else 0
 
     def is_complete(self, record: Record) -> bool:
-        """Tell whether every field has a value."""
+        """Say whether every field has a value."""
         return None not in record.values
 
     def label_of(self, record: Record) -> str:
-        """Return what the desk must answer for the record."""
+        """Return the label that the desk must answer for the record."""
         return self.kinds[self.key_of(record)].label
 
     def properties_of(self, record: Record) -> dict[str, Value]:
-        """Return the properties of the record's message. Those that route are text, so that they compare alike."""
+        """Return the properties of the record's message. Routing values are text, so that they compare alike."""
         properties = dict(zip(self.properties, record.values, strict=True))
         for column in self.route:
             # As text, so that one selector fits: a text and a number are never equal in a selector (JMS 1.1 §3.8.1.1).
@@ -226,23 +226,23 @@ class Plan:
 
     @property
     def route_names(self) -> str:
-        """The names of the columns that route."""
+        """The names of the routing columns."""
         return ", ".join(self.table.columns[column] for column in self.route)
 
     @property
     def amount_name(self) -> str:
-        """The name of the column that is added up."""
+        """The name of the summed column."""
         return "records" if self.amount is None else self.table.columns[self.amount]
 
     @property
     def title(self) -> str:
-        """What is to happen, in a line."""
+        """A summary in one line."""
         records = f"{self.table.name}: {counted(len(self.table.records), 'record')}"
         return f"{records}, routed by {self.route_names}, adding up {self.amount_name}"
 
     @property
     def fingerprint(self) -> str:
-        """The same for plans with the same answers for the same records, and for no others."""
+        """Equal for plans with the same results for the same records, and only for these."""
         table, lanes = self.table, [lane.selector for lane in self.lanes]
         records = [record.values for record in table.records]
         labels = sorted((key_name(key), kind.label) for key, kind in self.kinds.items())
@@ -259,19 +259,19 @@ def make_plan(
     lanes: int = 4,
     labels: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Decide what the caller left open: the columns that route, and the one that is added up.
+    """Make a plan, and choose the routing columns and the summed column unless they are given.
 
-    `lanes` is the number of values that get a lane of their own. `labels` has the names behind the values of the first
-    column that routes.
+    `lanes` is the number of values with a lane of their own. `labels` has the names behind the values of the first
+    routing column.
 
     Raises:
-        InputError: There is no such column, or one to be added up holds text.
+        InputError: There is no such column, or the summed one holds text.
     """
     routing = tuple(_position(table, name) for name in dict.fromkeys(route)) or (_proposed_route(table),)
     adding = _amount_column(table, amount, routing)
     properties = _property_names(table.columns)
     keys = Counter(tuple(_text(record.values[column]) for column in routing) for record in table.records)
-    # The name decides among equals, so that a resumed run has the same lanes.
+    # The name orders equal counts, so that a resumed run has the same lanes.
     ranked = sorted(keys, key=lambda key: (-keys[key], key_name(key)))[:lanes]
     names = [properties[column] for column in routing]
     return Plan(
@@ -285,7 +285,7 @@ def make_plan(
 
 
 def key_name(key: Key) -> str:
-    """Return the key as it is shown."""
+    """Return the key for display."""
     return " / ".join("(empty)" if value is None else value for value in key)
 
 
@@ -311,7 +311,7 @@ def _position(table: Table, name: str) -> int:
 
 
 def _proposed_route(table: Table) -> int:
-    """Return the first column in which a few values come again and again; text before numbers, full before sparse."""
+    """Return the first column with a few, repeated values; text before numbers, full before sparse."""
 
     def rank(column: int) -> tuple[bool, bool, int, int]:
         values = [record.values[column] for record in table.records]
@@ -323,7 +323,7 @@ def _proposed_route(table: Table) -> int:
 
 
 def _amount_column(table: Table, name: str | None, route: tuple[int, ...]) -> int | None:
-    """Return the named column, or the last one that holds numbers and does not route, or None."""
+    """Return the named column, or the last numeric one that does not route, or None."""
     if name is None:
         numeric = (column for column in reversed(range(len(table.columns))) if column not in route)
         return next((column for column in numeric if _holds_numbers(table, column)), None)
@@ -352,7 +352,7 @@ def _text(value: Value) -> str | None:
 
 
 def _property_names(columns: Iterable[str]) -> tuple[str, ...]:
-    """Return a legal, distinct property name for each column: what selectors may call it (JMS 1.1 §3.8.1.1)."""
+    """Return a legal, distinct property name for each column, for use in selectors (JMS 1.1 §3.8.1.1)."""
     names: list[str] = []
     for column in columns:
         # ASCII only: a Java identifier may have more letters, but not every broker's selectors read them.
@@ -375,10 +375,10 @@ def _lane(names: Sequence[str], key: Key) -> Lane:
 
 
 def _lane_for_the_rest(names: Sequence[str], keys: Sequence[Key]) -> Lane:
-    """Select what no other lane selects.
+    """Return the selector of all messages that no other lane selects.
 
-    ``NOT (carrier = 'UA')`` would not do: without a value it is unknown, and what is unknown is not selected
-    (JMS 1.1 §3.8.1.2). So a value that is missing is always asked for by name.
+    ``NOT (carrier = 'UA')`` would not do: without a value it is unknown, and such a message is not selected (JMS 1.1
+    §3.8.1.2). So a missing value is always tested explicitly.
     """
     if not keys:
         # Not an empty selector: the dead letters of this lane are found by the same text within an AND.
@@ -386,7 +386,7 @@ def _lane_for_the_rest(names: Sequence[str], keys: Sequence[Key]) -> Lane:
     if len(names) == 1:
         return Lane(name=ELSE, key=None, selector=_none_of(names[0], [key[0] for key in keys]))
     # NOT (a = 'x' AND b = 'y') is unknown where a is missing and b is 'y', and would not select that message. Hence an
-    # OR of parts, each of which asks for NULL.
+    # OR of parts, each of which tests for NULL.
     others = (
         f"({' OR '.join(_none_of(name, [value]) for name, value in zip(names, key, strict=True))})" for key in keys
     )
@@ -394,23 +394,23 @@ def _lane_for_the_rest(names: Sequence[str], keys: Sequence[Key]) -> Lane:
 
 
 def _none_of(name: str, values: Sequence[str | None]) -> str:
-    """Return the condition that a property has none of the values, of which None is a missing one."""
+    """Return the condition that a property has none of the values, where None means a missing one."""
     literals = ", ".join(quote(value) for value in values if value is not None)
     if None not in values:
-        # NOT IN alone is unknown for a missing value, and what is unknown is not selected (JMS 1.1 §3.8.1.2).
+        # NOT IN alone is unknown for a missing value, and such a message is not selected (JMS 1.1 §3.8.1.2).
         return f"{name} IS NULL OR {name} NOT IN ({literals})"
     return f"{name} NOT IN ({literals})" if literals else f"{name} IS NOT NULL"
 
 
 RUNS = "demo.runs"
-"""The queue that says which run a store holds."""
+"""The queue that names the run of a store."""
 DEAD_LETTERS = "DLQ"
-"""The queue into which the embedded broker puts what was delivered too often."""
+"""The embedded broker's dead-letter queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The destinations of one run. The prefix keeps runs apart that share a broker."""
+    """The destinations of one run. The prefix separates runs that share a broker."""
 
     prefix: str
     lanes: int
@@ -437,17 +437,17 @@ class Names:
 
     @property
     def dispatched(self) -> str:
-        """The topic that tells of each record dispatched."""
+        """The topic with a message for each record dispatched."""
         return f"{self.prefix}.dispatched"
 
     @property
     def stamps(self) -> str:
-        """The queue in which stages count what they did."""
+        """The queue in which stages record their counts."""
         return f"{self.prefix}.stamps"
 
     @property
     def pages(self) -> str:
-        """The queue in which collectors write down what they received."""
+        """The queue in which collectors record the messages received."""
         return f"{self.prefix}.pages"
 
     def lane(self, number: int) -> str:
@@ -456,7 +456,7 @@ class Names:
 
     @property
     def work(self) -> tuple[str, ...]:
-        """The queues that must be empty in the end."""
+        """The queues that must be empty at the end."""
         return self.intake, self.checked, self.looked_up, self.desk
 
     @property
@@ -474,10 +474,10 @@ class Names:
         return f"JMS_pyjms_deadDestination LIKE '%://{self.prefix}.%'"
 
     def dead_letters_of(self, queue: str, selector: str | None = None) -> str:
-        """The selector of those that came from a queue, and that `selector` selects."""
+        """The selector of dead letters from a queue that `selector` selects."""
         own = f"JMS_pyjms_deadDestination = 'queue://{queue}'"
         return own if selector is None else f"{own} AND ({selector})"
 
     def dead_letters_for(self, subscriber: str) -> str:
-        """The selector of those that a durable subscriber was to get."""
+        """The selector of the dead letters of a durable subscriber."""
         return f"JMS_pyjms_deadSubscription LIKE '%#{self.client_id(subscriber)}/%'"

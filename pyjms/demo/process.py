@@ -1,8 +1,8 @@
-"""The whole: loader, stages, desk, subscribers and audit, each in its threads, and the order in which they end.
+"""A whole run: loader, stages, desk, subscribers and audit, each in its threads, and the order in which they end.
 
-Stages are drained one after the other. When a stage has ended, all that it sent is committed, so the next one may end
-as soon as its queue gives nothing more. Nobody counts messages to know when to end: what is lost stays lost and what is
-doubled goes on to the end, so that the judgement sees it.
+Stages are drained one after the other. When a stage has ended, all its sends are committed, so the next one may end as
+soon as its queue is empty. No count of messages decides when to end: lost messages stay lost and duplicates reach the
+end, so that the judgement sees them.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Watch: TypeAlias = Callable[[], None]
 LOAD_BATCH = 100
 IDLE_MS = 50
 IDLE_REMOTE_MS = 2_000
-"""A remote broker needs longer until a queue that gives nothing is known to be empty."""
+"""With a remote broker it takes longer to be sure that a queue is empty."""
 LOOK_S = 0.1
-"""How often the screen is told to look."""
+"""The interval of screen updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """The threads of one stage, and how to tell them that nothing more is coming."""
+    """The threads of one stage, and the signal that nothing more will arrive."""
 
     futures: list[Future[None]]
     signals: Signals
@@ -88,11 +88,11 @@ class Process:
         return (*chain, self.ledger, self.board, self.attention, self.audit)
 
     def reach(self) -> None:
-        """Connect once, to see whether the broker is there, and whether it keeps a run that is to be finished.
+        """Connect once, to check the broker, and whether it has an unfinished run.
 
         Raises:
-            JMSException: It is not there; the text says why.
-            OtherRunError: It keeps a run over other records.
+            JMSException: It is unreachable; the text says why.
+            OtherRunError: Its run is over other records.
         """
         with self._factory.create_connection() as connection:
             if not self.settings.is_kept:
@@ -108,7 +108,7 @@ class Process:
             counter.resume(lanes if counter is self.audit else counts.get(counter.name, {}))
 
     def run(self, watch: Watch = lambda: None) -> Outcome:
-        """Work off all records that are not worked off; call `watch` several times a second.
+        """Process the remaining records; call `watch` several times a second.
 
         Raises:
             JMSException: The broker cannot be reached, or has refused something.
@@ -121,23 +121,22 @@ class Process:
                 # lane, three receivers, loader and audit.
                 ThreadPoolExecutor(2 * self.settings.workers + len(self.plan.lanes) + 5, thread_name_prefix="demo")
             )
-            stack.callback(self._stop.set)  # on leaving comes first: the pool waits for its threads
+            stack.callback(self._stop.set)  # first: the pool waits for its threads, which this ends
             rest = self._signals()
             receiving = [self._start(pool, receiver.run, rest) for receiver in receivers]
-            # All that is sent to the topic is committed when this returns; only then may receivers take silence for the
+            # All messages for the topic are committed when this returns; only then may receivers take silence for the
             # end.
             self._work_off(pool, watch)
             rest.drain.set()
             self._wait(receiving, watch)
             self._wait([self._start(pool, self._audit)], watch)
         with self._factory.create_connection() as connection:
-            # Judged by what is committed at the broker, not by this process's counters: a resumed run did not see all
-            # of it.
+            # Judged by the state at the broker, not by this process's counters: a resumed run did not see all of it.
             books = read_books(connection, self.names)
         return judge_all(self.plan, self._found(books))
 
     def finish(self) -> None:
-        """Have the broker forget a run whose outcome was told; the next one begins anew."""
+        """Delete a run whose outcome was reported; the next call starts a new one."""
         if self.settings.is_kept:
             with self._factory.create_connection() as connection:
                 connection.start()
@@ -154,8 +153,8 @@ class Process:
         )
 
     def _subscribe(self, stack: ExitStack) -> tuple[Subscriber, ...]:
-        """Open the desk and the subscriptions: they must be there before the first message is sent."""
-        # Entered first and so closed last: workers ask the desk until their end.
+        """Open the desk and the subscriptions, which must exist before the first message is sent."""
+        # Entered first and so closed last: workers use the desk until their end.
         stack.enter_context(open_desk(self._factory, self.plan, self.names, self.settings.workers))
         is_kept = self.settings.is_kept
         ledger = stack.enter_context(closing(Ledger(self._factory, self._account(self.ledger))))
@@ -181,7 +180,7 @@ class Process:
         ]
         self._wait([self._start(pool, self._load)], watch)
         for crew in crews:
-            # One stage after the other: when a stage has ended, all that it sent is committed, and the next one may end
+            # One stage after the other: when a stage has ended, all its sends are committed, and the next one may end
             # with its queue.
             crew.signals.drain.set()
             self._wait(crew.futures, watch)
@@ -221,7 +220,7 @@ class Process:
                 batch = records[first : first + LOAD_BATCH]
                 for record in batch:
                     producer.send(record_message(session, self.plan, record))
-                # Before the commit: what was sent of this batch is rolled back, and loaded by the next run.
+                # Before the commit: this batch is rolled back, and loaded by the next run.
                 if self._stop.is_set():
                     return
                 stamps.put({Happening.DONE: len(batch)})
@@ -242,11 +241,11 @@ class Process:
                     Account(self._lane_account(number), self.names, self.audit).collect(session, source, rest)
 
     def _left_over(self) -> dict[str, int]:
-        """Return how many messages stayed in the queues of the work, and how many of theirs were set aside for good."""
+        """Return how many messages remained in the work queues, and how many of theirs were dead-lettered for good."""
         with self._factory.create_connection() as connection:
             connection.start()
             session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-            # Looked at and not taken: a run that does not add up must leave the evidence where it is.
+            # Browsed and not taken: a run with a fault must keep the evidence.
             browsers = {queue: session.create_browser(session.create_queue(queue)) for queue in self.names.work}
             dead_letters = session.create_queue(DEAD_LETTERS)
             browsers[DEAD_LETTERS] = session.create_browser(dead_letters, self.names.dead_letters)
@@ -258,18 +257,17 @@ class Process:
         return future
 
     def _wait(self, futures: Iterable[Future[None]], watch: Watch) -> None:
-        """Wait for these; raise what went wrong in any thread."""
+        """Wait for these; raise an error of any thread."""
         pending = set(futures)
         while pending:
             _, pending = wait(pending, LOOK_S, FIRST_EXCEPTION)
-            # All of them, not only those waited for: a thread that failed may be what the others wait for.
+            # All of them, not only the awaited ones: the others may wait for a thread that failed.
             for future in self._futures:
                 if future.done():
                     future.result()
             watch()
 
     def _signals(self) -> Signals:
-        # An embedded broker hands out at once what it has; over a network a queue seems empty while a message is on its
-        # way.
+        # An embedded broker delivers at once; over a network a queue seems empty while a message is under way.
         local = self.settings.url.startswith("vm:")
         return Signals(stop=self._stop, drain=Event(), idle_ms=IDLE_MS if local else IDLE_REMOTE_MS)

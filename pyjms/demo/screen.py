@@ -1,4 +1,4 @@
-"""What a person sees: bars while it runs, tables when it is done."""
+"""Terminal output: bars during the run, tables at the end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pyjms.demo.settings import Settings
 from pyjms.spi.terminal import escaped
 from pyjms.spi.words import counted
 
-# The outcome as data: what ``--json`` prints. Pure.
+# The outcome as data, for ``--json``. Pure.
 
 
 def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """Return everything that the tables show, and the ids behind it, in types that JSON has."""
+    """Return the content of all tables, and the ids behind it, in JSON's types."""
     return {
         "input": {
             "file": plan.table.name,
@@ -54,12 +54,12 @@ def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, 
 
 
 def number(value: Fraction) -> int | float:
-    """Return the value as an int if it is whole, else as the nearest float."""
+    """Return the value as an int if it is whole, otherwise as the nearest float."""
     return value.numerator if value.denominator == 1 else float(value)
 
 
 def without_password(url: str) -> str:
-    """Return the URL as it may be shown."""
+    """Return the URL for display."""
     # The user's name stays, as it helps to find a wrong URL.
     return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
 
@@ -71,7 +71,7 @@ def stage_data(counter: StageCounter) -> dict[str, Any]:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """Return what one destination had."""
+    """Return the result at one destination."""
     return {
         "destination": verdict.destination,
         "expected": verdict.expected,
@@ -88,11 +88,11 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 IDS_SHOWN = 10
 _WIDE = 100
-"""So many columns have room for bars of a good length beside what went wrong."""
+"""The minimum number of columns for long bars beside the errors."""
 
 
 def show_plan(console: Console, plan: Plan, url: str) -> None:
-    """Say what is about to happen."""
+    """Print the plan."""
     console.print(
         f"[bold]{escaped(plan.table.name)}[/]: {counted(len(plan.table.records), 'record')}, "
         f"routed by [bold]{escaped(plan.route_names)}[/], adding up [bold]{escaped(plan.amount_name)}[/], "
@@ -102,14 +102,14 @@ def show_plan(console: Console, plan: Plan, url: str) -> None:
 
 
 def show_resumed(console: Console, counters: tuple[StageCounter, ...]) -> None:
-    """Say that a run goes on that was broken off, and how far it was."""
+    """Print that an interrupted run continues, and its progress."""
     done = ", ".join(f"{counter.name} {counter.before:,}" for counter in counters if counter.before) or "nothing yet"
     console.print(f"[yellow]Going on with the run that was broken off.[/] Done before: {done}", soft_wrap=True)
 
 
 @contextmanager
 def progress(console: Console, counters: tuple[StageCounter, ...]) -> Iterator[Callable[[], None]]:
-    """Show a bar for each counter; gives the function that brings them up to date."""
+    """Show a bar for each counter; yield the function that updates them."""
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(bar_width=30 if console.width >= _WIDE else 6),
@@ -138,7 +138,9 @@ def show_outcome(
     *,
     is_kept: bool = False,
 ) -> None:
-    """Show who did what, what went where, and whether it adds up. `is_kept`: all subscribers were durable."""
+    """Print the work of each stage, the results at the destinations, and whether all adds up. `is_kept`: all
+    subscribers were durable.
+    """
     console.print(_stages(counters))
     console.print(_destinations(plan, outcome, is_kept=is_kept))
     for verdict in outcome.verdicts:
@@ -212,7 +214,7 @@ def _row(name: str, chosen_by: str, verdict: Verdict) -> tuple[str, ...]:
 
 
 def faults_of(verdict: Verdict) -> Iterator[str]:
-    """Say what is wrong at one destination, with the first record ids."""
+    """Return the faults at one destination, with the first record ids."""
     for name in ("lost", "doubled", "unexpected", "altered"):
         ids: tuple[int, ...] = getattr(verdict, name)
         if ids:
@@ -222,7 +224,7 @@ def faults_of(verdict: Verdict) -> Iterator[str]:
 
 
 def figure(value: Fraction) -> str:
-    """Return a sum as it is shown."""
+    """Return a sum for display."""
     shown = number(value)
     return f"{shown:,}" if isinstance(shown, int) else f"{shown:,.2f}"
 

@@ -1,4 +1,4 @@
-"""What the user may choose about a run. Pure."""
+"""The user's choices for a run. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyjms.demo.plan import InputError
 # The same seed gives the same failures in every run, whichever worker happens to get which message. Pure.
 
 _CRASHES = 0.2
-"""The part of the failures in which the worker's connection goes, too."""
+"""The share of the failures in which the worker's connection is lost, too."""
 
 
 class Fate(Enum):
-    """How the work on one unit ends."""
+    """The end of the work on one unit."""
 
     DONE = "done"
     ROLLED_BACK = "rolled back"
@@ -49,7 +49,7 @@ class Settings:
     workers: int
     chance: Chance
     store: str | None = None
-    """Where the embedded broker keeps its messages, so that a run that was killed can be taken up again; None: nowhere."""
+    """The embedded broker's folder, so that a killed run can be resumed; None: messages are not stored."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if the broker is not the embedded one, or its URL names a store, too."""

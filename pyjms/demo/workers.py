@@ -1,11 +1,11 @@
 """Transacted workers: each consumes one message and produces what follows from it in one unit of work.
 
-A worker has a connection of its own, as if it were a process of its own. Now and then it fails, after its work and
-before the commit: either the unit is rolled back, or the connection is closed in the middle and the worker begins
-anew. Both times the broker must undo what was sent and deliver the message again.
+Each worker has its own connection, as if it were a process. Sometimes it fails, after its work and before the commit:
+either the unit is rolled back, or the connection is closed and the worker starts again. In both cases the broker must
+undo the sends and redeliver the message.
 
-A broker sets a message aside that was delivered too often. The one to blame here is the worker and not the message, so
-each works off the dead letters of its source, too, when the source gives nothing.
+A broker dead-letters a message that was delivered too often. Here the worker is at fault and not the message, so each
+worker also processes the dead letters of its source, when the source is empty.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from pyjms.demo.books import Happening, Pages, StageCounter, Stamps
 from pyjms.demo.plan import DEAD_LETTERS, Lane, Names, Plan, Record, Value
 from pyjms.demo.settings import Chance, Fate
 
-# The work of one unit at each stage: what is done with one message between its receipt and the commit.
-#
-# A stage's maker is called with a worker's connection and its transacted session; it returns the step, which is called
-# with each message. Sending through the transacted session is all that a step does to the world, so undoing is complete.
+# The work of one unit at each stage: the processing of one message between its receipt and the commit. A stage's maker
+# is called with a worker's connection and its transacted session; it returns the step, which is called with each
+# message. A step's only effect is sending through the transacted session, so a rollback undoes it completely.
 
 Step: TypeAlias = Callable[[MapMessage], None]
 StepMaker: TypeAlias = Callable[[Connection, Session], Step]
@@ -45,14 +44,14 @@ ANSWER_WITHIN_MS = 30_000
 
 
 class StepMakers:
-    """The makers of the three stages' steps; a subclass may do one of them otherwise."""
+    """The factories of the three stages' steps; a subclass may override one."""
 
     def __init__(self, plan: Plan, names: Names) -> None:
         self.plan = plan
         self.names = names
 
     def check(self, connection: Connection, session: Session) -> Step:
-        """Each record is marked as complete or not."""
+        """Return a step that marks each record as complete or not."""
         producer = session.create_producer(session.create_queue(self.names.checked))
 
         def step(message: MapMessage) -> None:
@@ -62,7 +61,7 @@ class StepMakers:
         return step
 
     def look_up(self, connection: Connection, session: Session) -> Step:
-        """Each record is labelled with what the desk answers."""
+        """Return a step that labels each record with the desk's answer."""
         producer = session.create_producer(session.create_queue(self.names.looked_up))
         enquiry = Enquiry(connection, self.names)
         route = [self.plan.properties[column] for column in self.plan.route]
@@ -74,7 +73,7 @@ class StepMakers:
         return step
 
     def dispatch(self, lane: Lane) -> StepMaker:
-        """Each record goes to its lane's queue and, in the same unit, to the topic."""
+        """Return a step that sends each record to its lane's queue and, in the same unit, to the topic."""
 
         def maker(_connection: Connection, session: Session) -> Step:
             number = self.plan.lanes.index(lane)
@@ -90,12 +89,12 @@ class StepMakers:
         return maker
 
     def send_on(self, producer: MessageProducer, message: MapMessage, **properties: Value) -> None:
-        """Send a received message on with more properties. Its body goes as it came.
+        """Forward a received message with more properties and the same body.
 
-        The properties of a received message are read-only until they are cleared (JMS 1.1 §3.10), so they are taken
-        out, cleared, and set again; those of the provider, whose names begin with JMS, are its own business.
+        The properties of a received message are read-only until they are cleared (JMS 1.1 §3.10), so they are copied,
+        cleared, and set again, without the provider's, whose names begin with JMS.
         """
-        # Received properties are read-only until they are cleared (JMS 1.1 §3.10), so they are taken out and set again.
+        # Received properties are read-only until they are cleared (JMS 1.1 §3.10), so they are copied and set again.
         # Names with JMS are the provider's.
         kept = {name: message.get_object_property(name) for name in message.property_names if name[:3] != "JMS"}
         message.clear_properties()
@@ -105,11 +104,11 @@ class StepMakers:
 
 
 class Enquiry:
-    """The asking side of requests and replies, over a temporary queue.
+    """The client of requests and replies, over a temporary queue.
 
     It has a session of its own that is not transacted: a request sent through the worker's transacted session would
     stay invisible until the commit, which waits for the answer. Asking twice does no harm, so requests and replies are
-    not PERSISTENT: who dies while it waits asks again.
+    not PERSISTENT: after a crash a worker asks again.
     """
 
     def __init__(self, connection: Connection, names: Names) -> None:
@@ -160,27 +159,27 @@ def as_map(message: Message) -> MapMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """How a thread is told to end: `drain` when nothing more is coming, `stop` at once."""
+    """Signals to end a thread: `drain` when nothing more will arrive, `stop` at once."""
 
     stop: Event
     drain: Event
     idle_ms: int
-    """A queue that gives nothing for so long, when nothing more is coming, is empty."""
+    """How long a queue must be silent to count as empty, when nothing more will arrive."""
 
     def is_over(self) -> bool:
-        """Whether a thread that receives nothing from now on shall end."""
+        """Whether a thread that receives nothing from now on must end."""
         return self.drain.is_set() or self.stop.is_set()
 
 
 class Source:
-    """What one party receives: its messages, and those of them that were set aside."""
+    """The source of one receiver: its messages, and its dead letters."""
 
     def __init__(self, session: Session, consumer: MessageConsumer, dead_letters: str) -> None:
         self._consumer = consumer
         self._set_aside = session.create_consumer(session.create_queue(DEAD_LETTERS), dead_letters)
 
     def receive(self, timeout_ms: int) -> Message | None:
-        """Return the next message; None when nothing has come for so long."""
+        """Return the next message; None after `timeout_ms` without one."""
         message = self._consumer.receive(timeout_ms)
         return self._set_aside.receive_no_wait() if message is None else message
 
@@ -203,7 +202,7 @@ class Worker:
     counter: StageCounter
     signals: Signals
     unwritten: Counter[Happening] = field(default_factory=Counter)
-    """What has happened since this worker's last commit: it is written with the next."""
+    """The events since this worker's last commit: they are recorded with the next."""
 
     def run(self) -> None:
         """Work until the queue is drained or the demo is stopped."""
@@ -211,13 +210,13 @@ class Worker:
             self._note(Happening.CRASHED)
 
     def _serve(self) -> Fate:
-        """Work over one connection. Leaving it closes it; a unit that is not committed is rolled back (§4.3.5)."""
-        # A connection for each life of a worker, as if it were a process: closing it in the midst of a unit is the
+        """Work on one connection. Leaving it closes it; an uncommitted unit is rolled back (§4.3.5)."""
+        # A connection for each life of a worker, as if it were a process: closing it in the middle of a unit is the
         # crash.
         with self.factory.create_connection() as connection:
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             consumer = session.create_consumer(session.create_queue(self.source), self.selector)
-            # In the worker's own session, so that a dead letter is worked off in one unit, too.
+            # In the worker's own session, so that a dead letter is processed in one unit, too.
             source = Source(session, consumer, self.names.dead_letters_of(self.source, self.selector))
             stamps = Stamps(session, self.names, self.counter.name)
             step = self.maker(connection, session)
@@ -226,7 +225,8 @@ class Worker:
 
     def _work(self, session: Session, source: Source, step: Step, stamps: Stamps) -> Fate:
         while not self.signals.stop.is_set():
-            nothing_more_comes = self.signals.is_over()  # asked first, or what came meanwhile would be left
+            # checked first; otherwise messages that arrive meanwhile would remain
+            nothing_more_comes = self.signals.is_over()
             message = source.receive(self.signals.idle_ms)
             if message is None:
                 if nothing_more_comes:
@@ -243,7 +243,7 @@ class Worker:
                 # The stamp is in the same transaction as the work: a killed run counts neither too much nor too little.
                 self._commit(session, stamps, done=1)
                 self.counter.add(Happening.DONE)
-        # What failed after the last commit would otherwise be missing in the counts of a resumed run.
+        # Failures after the last commit would otherwise be missing in the counts of a resumed run.
         if self.unwritten:
             self._commit(session, stamps)
         return Fate.DONE
@@ -252,7 +252,7 @@ class Worker:
         record_id = message.get_int_property("record_id")
         if message.jms_redelivered:
             self._note(Happening.REDELIVERED)
-        # A dead letter comes as a new message, without the flag of a redelivery.
+        # A dead letter arrives as a new message, without the redelivered flag.
         elif message.property_exists("JMS_pyjms_deadDestination"):
             self._note(Happening.SET_ASIDE)
         step(message)
@@ -260,7 +260,7 @@ class Worker:
 
     def _note(self, happening: Happening) -> None:
         self.counter.add(happening)
-        # Counted at once for the screen, and written with the next commit: a rollback must not take it back.
+        # Counted at once for the screen, and recorded with the next commit: a rollback must not undo it.
         self.unwritten[happening] += 1
 
     def _commit(self, session: Session, stamps: Stamps, done: int = 0) -> None:
@@ -269,17 +269,15 @@ class Worker:
         self.unwritten.clear()
 
 
-# Whoever receives at the end: subscribers of the topic, and the auditor who empties the queues afterwards.
-#
-# What is received is written down in the same unit of work, so an entry is in the books exactly when its message is not
-# coming again.
+# The receivers at the end: subscribers of the topic, and the auditor that empties the queues afterwards. Receipts are
+# recorded in the same unit of work, so an entry is in the books exactly when its message will not be redelivered.
 
 BATCH = 50
 
 
 @dataclass(slots=True)
 class Account:
-    """How much one collector has. For one thread."""
+    """The number of messages of one collector. For one thread."""
 
     name: str
     names: Names
@@ -287,7 +285,9 @@ class Account:
     count: int = 0
 
     def collect(self, session: Session, source: Source, signals: Signals, enough: int | None = None) -> None:
-        """Receive until nothing more comes, committing in batches; or until there is enough, which is left there."""
+        """Receive until nothing more arrives, committing in batches; or until there is enough, which then stays
+        uncommitted.
+        """
         pages = Pages(session, self.names, self.name)
         batch: list[Message] = []
         while not signals.stop.is_set():
@@ -295,13 +295,13 @@ class Account:
             message = source.receive(signals.idle_ms)
             if message is not None:
                 batch.append(message)
-                # The batch is not committed: closing the connection gives it back, as in a crash.
+                # The batch is not committed: closing the connection requeues it, as in a crash.
                 if enough is not None and self.count + len(batch) >= enough:
                     return
             if batch and (message is None or len(batch) == BATCH):
                 pages.put(batch)
                 session.commit()
-                # After the commit, so that the counts never show what is coming again.
+                # After the commit, so that the counts never include messages that will be redelivered.
                 self._count(batch)
                 batch = []
             if message is None and nothing_more_comes:
@@ -315,7 +315,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A connection to the topic, and what comes over it."""
+    """A connection to the topic, and its messages."""
 
     connection: Connection
     session: Session
@@ -325,7 +325,7 @@ class Visit:
 class Subscriber:
     """A subscriber to the topic. Opened by one thread, run by another.
 
-    An ordinary one gets what is published while it is there. One that is to outlive its process must be durable.
+    An ordinary one gets messages published while it is connected. One that must outlive its process is durable.
     """
 
     def __init__(
@@ -335,25 +335,25 @@ class Subscriber:
         self._factory = factory
         self._selector = selector
         self._is_durable = is_durable
-        # Subscribed when it is made: an ordinary subscription gets only what is published afterwards.
+        # Subscribed in the constructor: an ordinary subscription gets only messages published afterwards.
         self._first: Visit | None = self._visit()
 
     def run(self, signals: Signals) -> None:
-        """Receive until nothing more comes, and end the subscription."""
+        """Receive until nothing more arrives, and end the subscription."""
         self.stay(signals, enough=None)
 
     def stay(self, signals: Signals, enough: int | None) -> None:
-        """Receive until there is enough, or until nothing more comes: then the subscription ends."""
+        """Receive until there is enough, or until nothing more arrives: then the subscription ends."""
         visit, self._first = self._first or self._visit(), None
         with closing(visit.connection):
             self.account.collect(visit.session, visit.source, signals, enough)
             if self._is_durable and enough is None and not signals.stop.is_set():
-                # JMS refuses to delete a subscription that has a subscriber.
+                # JMS refuses to delete a subscription with an active subscriber.
                 visit.source.close()
                 visit.session.unsubscribe(self.account.name)
 
     def close(self) -> None:
-        """Let go of the connection, if it was not used."""
+        """Close the connection, if it was not used."""
         visit, self._first = self._first, None
         if visit is not None:
             visit.connection.close()
@@ -377,35 +377,35 @@ class Subscriber:
 
 
 class Ledger(Subscriber):
-    """A durable subscriber that goes away halfway and comes back when everybody else is done.
+    """A durable subscriber that disconnects halfway and reconnects when all others are done.
 
-    It leaves in the middle of a batch. What it has received and not committed comes again, marked as redelivered, and
-    everything published while it is away is kept for it.
+    It disconnects in the middle of a batch. Its uncommitted messages are redelivered, marked so, and messages published
+    while it is disconnected are stored for it.
     """
 
     def __init__(self, factory: ConnectionFactory, account: Account) -> None:
         super().__init__(factory, account, is_durable=True)
 
     def run(self, signals: Signals) -> None:
-        """Receive half, go away, come back, receive the rest, and end the subscription."""
+        """Receive half, disconnect, reconnect, receive the rest, and end the subscription."""
         half = self.account.counter.total // 2
-        # In the middle of a batch, so that some messages come again, marked as redelivered.
+        # In the middle of a batch, so that some messages are redelivered, marked so.
         enough = half - half % BATCH + min(half, BATCH // 2)
         if self.account.count < enough:
             self.stay(signals, enough)
         else:
-            self.close()  # it was away when the process ended
-        # Away until all others are done: everything published meanwhile must be kept for the subscription.
+            self.close()  # it was disconnected when the process ended
+        # Disconnected until all others are done: messages published meanwhile must be stored for the subscription.
         while not signals.is_over():
             signals.drain.wait(signals.idle_ms / 1000)
         self.stay(signals, enough=None)
 
 
-# The answering side of requests and replies: a server with several sessions that share one queue of requests.
+# The server of requests and replies, with several sessions that share one queue of requests.
 
 
 class Clerk(MessageListener):
-    """Answers each request from the reference table of the plan; runs on its session's own thread."""
+    """Answers each request from the plan's reference table; runs on its session's own thread."""
 
     def __init__(self, session: Session, plan: Plan) -> None:
         self._session = session
@@ -415,7 +415,7 @@ class Clerk(MessageListener):
         self._producer.delivery_mode = DeliveryMode.NON_PERSISTENT
 
     def on_message(self, message: Message) -> None:
-        """Answer one request, to wherever it wants the reply."""
+        """Answer one request, to its JMSReplyTo."""
         request = as_map(message)
         key = tuple(request.get_string(str(number)) for number in range(len(self._plan.route)))
         kind = self._plan.kinds[key]
@@ -428,14 +428,14 @@ class Clerk(MessageListener):
         try:
             self._producer.send(request.jms_reply_to, reply)
         except InvalidDestinationException:
-            return  # the asker is gone, and its temporary queue with it: nobody waits for this answer
+            return  # the client has closed, and with it its temporary queue: this answer is no longer needed
 
 
 def open_desk(factory: ConnectionFactory, plan: Plan, names: Names, clerks: int) -> Connection:
-    """Open the desk with so many clerks; closing the connection closes it."""
+    """Open the desk with `clerks` sessions; closing the connection closes it."""
     connection = factory.create_connection()
     for _ in range(clerks):
-        # A session for each clerk: its listener runs on the session's own thread, so that clerks answer side by side.
+        # A session for each clerk: its listener runs on the session's own thread, so that clerks work in parallel.
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         consumer = session.create_consumer(session.create_queue(names.desk))
         consumer.message_listener = Clerk(session, plan)

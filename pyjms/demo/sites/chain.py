@@ -1,4 +1,6 @@
-"""The workflow, who does its steps where, and what they write: one line for each record, in the company's own database."""
+"""The workflow, the companies that do its steps, and their records: one line for each record, in the company's own
+database.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ SITES: Final = (HERE, THERE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One kind of work: a step, or what undoes it."""
+    """One kind of work: a step, or its compensation."""
 
     name: str
     company: str
     site: str
     done_for_complete: bool
-    """Whether orders that can be delivered come by here."""
+    """Whether deliverable orders pass it."""
     done_for_incomplete: bool
-    """Whether orders that cannot be delivered do."""
+    """Whether undeliverable orders pass it."""
 
     @property
     def queue(self) -> str:
@@ -44,10 +46,10 @@ WORKS: Final = (
     Work(name="release", company="supplier", site=THERE, done_for_complete=False, done_for_incomplete=True),
     Work(name="cancel", company="shop", site=HERE, done_for_complete=False, done_for_incomplete=True),
 )
-"""In the order in which an order that is taken back comes by."""
+"""In the order in which a compensated order passes them."""
 _QUEUES: Final = {work.name: work.queue for work in WORKS}
 _PATIENCE: Final = {"timeout_s": 60.0, "retries": 10, "on_timeout": "park"}
-"""Whoever is killed comes back: nothing is given up meanwhile."""
+"""A killed site restarts, so no step is given up meanwhile."""
 FLOW: Final = read_flow(
     {
         "name": "supply-chain",
@@ -82,7 +84,7 @@ FLOW: Final = read_flow(
 
 
 def work_of(name: str) -> Callable[[Mapping[str, Any], Unit], None]:
-    """Return what the company does: a function of the order's data and the unit that it belongs to."""
+    """Return the company's work: a function of the order's data and its unit."""
 
     def work(data: Mapping[str, Any], unit: Unit) -> None:
         # The last step refuses, so that an incomplete order has three steps to be compensated.
@@ -90,15 +92,15 @@ def work_of(name: str) -> Callable[[Mapping[str, Any], Unit], None]:
             raise StepRefused(f"these records lack a value: {', '.join(map(str, data['missing']))}")
         number = data["order"]
         lines = [{"work": name, "number": number, "id": id_, "amount": amount} for id_, amount in data["records"]]
-        # In the transaction of the unit, which also keeps the reply: the lines are written exactly once, however often
-        # the step is asked for.
+        # In the transaction of the unit, which also stores the reply: the lines are written exactly once, however often
+        # the step is requested.
         unit.connection.execute(text("INSERT INTO lines VALUES (:work, :number, :id, :amount)"), lines)
 
     return work
 
 
 def open_books(file: str) -> Engine:
-    """Open the database of the companies of a site; make it if it is not there."""
+    """Open the database of a site's companies; create it if it does not exist."""
     engine = create_engine(f"sqlite:///{file}")
 
     @event.listens_for(engine, "connect")
@@ -113,14 +115,14 @@ def open_books(file: str) -> Engine:
 
 
 def count_lines(engine: Engine) -> dict[str, int]:
-    """Return how many lines there are of each kind of work."""
+    """Return the number of lines for each kind of work."""
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT work, count(*) FROM lines GROUP BY work")).all()
     return dict(rows)
 
 
 def read_lines(engine: Engine) -> dict[str, list[Entry]]:
-    """Return all that was written, by kind of work."""
+    """Return all lines, by kind of work."""
     found: dict[str, list[Entry]] = {}
     with engine.connect() as connection:
         for work, number, record_id, amount in connection.execute(text("SELECT * FROM lines")):

@@ -26,7 +26,7 @@ from pyjms.spi.words import counted
 
 
 def over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool) -> None:
-    """Run, show the outcome, and only then forget the run."""
+    """Run, show the outcome, and only then delete the run."""
     console = Console(stderr=as_json, quiet=as_json, emoji=False)
     with _folder(folder) as place:
         run = Run(plan, place, kills)
@@ -41,7 +41,7 @@ def over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool
         except JMSException as error:
             raise failure(error, BROKE_OFF) from error
         finally:
-            # Whatever happened: no process of a site may outlive the demo.
+            # In any case: no process of a site may outlive the demo.
             run.close()
 
 
@@ -60,13 +60,13 @@ def _work_off(run: Run, console: Console, *, as_json: bool) -> None:
         show_outcome(console, run, outcome, seconds)
     if not outcome.adds_up:
         raise typer.Exit(DOES_NOT_ADD_UP)
-    # After the outcome was told, and only if it adds up: a run with a fault stays, to be looked into.
+    # After the outcome was reported, and only if it adds up: a run with a fault stays for inspection.
     run.finish()
 
 
 @contextmanager
 def _folder(chosen: Path | None) -> Iterator[Path]:
-    """Give the folder of the run: the user's, or one that is removed at the end."""
+    """Yield the folder of the run: the user's, or a temporary one."""
     if chosen is not None:
         # Absolute, as the sites' processes run in folders of their own.
         yield chosen.absolute()
@@ -75,11 +75,11 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-# The outcome as data: what ``--json`` prints. Pure.
+# The outcome as data, for ``--json``. Pure.
 
 
 def as_data(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """Return everything that the tables show, and the ids behind it, in types that JSON has."""
+    """Return the content of all tables, and the ids behind it, in JSON's types."""
     plan = run.plan
     return {
         "input": {
@@ -115,7 +115,7 @@ def as_data(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
 
 
 def show_sites(console: Console, run: Run) -> None:
-    """Say what is about to happen, and where."""
+    """Print the plan, and the sites."""
     plan = run.plan
     console.print(
         f"[bold]{escaped(plan.table.name)}[/]: {counted(len(plan.table.records), 'record')} in {counted(len(run.orders), 'order')}, adding up "
@@ -133,7 +133,7 @@ def show_sites(console: Console, run: Run) -> None:
 
 
 def show_outcome(console: Console, run: Run, outcome: Outcome, seconds: float) -> None:
-    """Show what the companies have written, what became of the orders, and whether it adds up."""
+    """Print the companies' records, the ends of the orders, and whether all adds up."""
     console.print(_works(run, outcome))
     console.print(_orders(run, outcome))
     for _, verdict in outcome.works:

@@ -1,4 +1,4 @@
-"""One run: start the sites, begin the orders, kill a site on the way, wait until all orders have ended, and judge.
+"""One run: start the sites and the orders, kill a site on the way, wait until all orders have ended, and judge.
 
 The processes of the sites are started, killed and ended by their own ids.
 """
@@ -27,29 +27,29 @@ from pyjms.flows.store import open_store
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.words import counted
 
-# From records to orders, and what must become of each: decided from the file alone. Pure.
+# From records to orders, and the expected end of each: computed from the file alone. Pure.
 
 _RECORDS_MAX = 50
 _ORDERS_WANTED = 20
-"""A small file makes so many orders of few records, rather than one of all."""
+"""The minimum number of orders: a small file makes orders of few records, rather than one of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Some records that stay together. One with a record that lacks a value cannot be delivered, and is taken back."""
+    """Records that stay together. An order with an incomplete record cannot be delivered, and is compensated."""
 
     number: int
     records: tuple[Record, ...]
     missing: tuple[int, ...]
-    """The ids of the records that lack a value."""
+    """The ids of the incomplete records."""
 
     @property
     def instance(self) -> str:
-        """The id of its instance: the same one each time, so that it is begun once."""
+        """The id of its instance: always the same, so that it is started once."""
         return f"order-{self.number}"
 
     def data(self, plan: Plan) -> dict[str, Any]:
-        """Return what the companies are told of it, as JSON has it."""
+        """Return the order's data for the companies, as JSON values."""
         return {
             "order": self.number,
             "records": [[record.id, plan.amount_of(record)] for record in self.records],
@@ -57,7 +57,7 @@ class Order:
         }
 
     def entries(self, plan: Plan) -> Iterator[Entry]:
-        """Yield what a company must write that works on it."""
+        """Yield the lines that a company must write for the order."""
         for record in self.records:
             yield Entry(record.id, plan.amount_of(record), str(self.number))
 
@@ -80,7 +80,7 @@ def make_orders(plan: Plan) -> tuple[Order, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """The orders that had to end in one way."""
+    """The orders with the same expected end."""
 
     status: Status
     orders: int
@@ -93,7 +93,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All verdicts. `left_over` has the number of messages in each queue that should be empty and is not."""
+    """All verdicts. `left_over` has the number of messages in each queue that should be empty."""
 
     works: tuple[tuple[Work, Verdict], ...]
     fates: tuple[Fate, ...]
@@ -101,7 +101,7 @@ class Outcome:
 
     @property
     def adds_up(self) -> bool:
-        """Whether all is as it must be."""
+        """Whether all results are correct."""
         is_right = all(verdict.adds_up for _, verdict in self.works) and not any(fate.wrong for fate in self.fates)
         return is_right and not self.left_over
 
@@ -145,21 +145,21 @@ Watch: TypeAlias = Callable[[], None]
 Tell: TypeAlias = Callable[[str], None]
 
 _LOOK_S = 0.2
-"""How often it is looked how far the orders are."""
+"""The interval at which the progress of the orders is checked."""
 _AWAY_MS = 1_500
-"""How long a site stays dead before it is started again."""
+"""How long a killed site stays down before it is restarted."""
 _DRAIN_MS = 15_000
-"""How long answers that nobody needs any more may take to leave the queues when all orders have ended."""
+"""How long answers that are no longer needed may take to leave the queues after the end of all orders."""
 _ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """A site was killed, and came back."""
+    """The kill and restart of a site."""
 
     site: str
     ended: int
-    """How many orders had ended before."""
+    """The number of orders that had ended before."""
     away_ms: float
 
 
@@ -192,11 +192,11 @@ class Run:
 
     def reach(self) -> None:
         """Start the sites. Raises `SiteError`; `OtherRunError` when the folder holds an unfinished run over other records."""
-        # Before any process starts: a folder that cannot be used must leave nothing running.
+        # Before any process starts: an unusable folder must leave nothing running.
         self._open_sheet()
         self.sites = {name: SiteProcess(name, self.folder) for name in SITES}
         here = self.sites[HERE]
-        # Made before the sites look, as several at once would make them twice.
+        # Created before the sites start, as several of them would create it at the same time.
         self._store = open_store(f"sqlite:///{here.flows}")
         self._store.deploy(FLOW)
         self._books = {name: open_books(site.books) for name, site in self.sites.items()}
@@ -206,16 +206,16 @@ class Run:
             site.announced()
         for site in self.sites.values():
             site.tell(self._urls())
-        # Also in a resumed run: an instance has a fixed id, so that asking again begins none twice.
+        # Also in a resumed run: an instance has a fixed id, so starting it again has no effect.
         self._begin_orders(here.url)
 
     def run(self, watch: Watch = lambda: None, tell: Tell = lambda _: None) -> Outcome:
         """Return the outcome when all orders have ended. Raises `SiteError`.
 
-        watch: called several times a second. tell: called with a line when a site was killed, or is back.
+        watch: called several times a second. tell: called with a line when a site was killed, or has restarted.
         """
         for number in range(self._kills):
-            # Spread over the run: a death at its very beginning or end would meet little work.
+            # Spread over the run: a kill at its very beginning or end would hit little work.
             mark = len(self.orders) * (number + 1) // (self._kills + 2)
             ended = self._wait_for(mark, watch)
             if ended < len(self.orders):
@@ -230,14 +230,14 @@ class Run:
         return judge_orders(self.plan, self.orders, statuses, written, left_over)
 
     def finish(self) -> None:
-        """Have the folder forget a run whose outcome was told."""
+        """Delete a run whose outcome was reported."""
         self._write_sheet(is_finished=True)
 
     def close(self) -> None:
         """End all processes that were started."""
         for site in self.sites.values():
             site.kill()
-        # The store is opened after the sites were made; a run that ended before that has neither.
+        # The store is opened after the sites were started; a run that ended before has neither.
         if self.sites:
             self._store.close()
             for books in self._books.values():
@@ -249,10 +249,10 @@ class Run:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             sheet = self._read_sheet()
-            # A folder with anything else in it is somebody else's, and this run would remove two folders from it.
+            # A folder with other content belongs to another program, and this run would remove two folders from it.
             others = {each.name for each in self.folder.iterdir()} - {
                 self._new_sheet.name
-            }  # left by a death in the first write
+            }  # left by a crash in the first write
         except OSError as error:
             raise SiteError(
                 f"{self.folder} cannot be used: {error.strerror}; name a folder that is yours to write, or a new one"
@@ -268,12 +268,12 @@ class Run:
         if sheet is None and others:
             raise self._others_folder()
         for name in SITES:
-            # The last run is finished, so its stores go; a new run in them would find its orders done.
+            # The last run is finished, so its stores are removed; a new run in them would find its orders done.
             shutil.rmtree(self.folder / name.lower(), ignore_errors=True)
         self._write_sheet(is_finished=False)
 
     def _read_sheet(self) -> dict[str, Any] | None:
-        """Return what is written of a run in the folder, None: there is none."""
+        """Return the sheet of the run in the folder, or None."""
         try:
             sheet = json.loads(self._sheet.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -298,7 +298,7 @@ class Run:
     def _write_sheet(self, *, is_finished: bool) -> None:
         sheet = {"plan": self.plan.fingerprint, "title": self.plan.title, "finished": is_finished}
         self._new_sheet.write_text(json.dumps(sheet), encoding="utf-8")
-        # A rename is atomic, so that a death leaves the old sheet or the new one, and never half of one.
+        # A rename is atomic, so a crash leaves the old sheet or the new one, and never half of one.
         self._new_sheet.replace(self._sheet)
 
     # The work
@@ -307,7 +307,7 @@ class Run:
         return {name: site.url for name, site in self.sites.items()}
 
     def _begin_orders(self, url: str) -> None:
-        """Ask for all orders, in one transaction; those that were begun before are not begun again."""
+        """Start all orders, in one transaction; those started before are not started again."""
         with ConnectionFactory(url).create_connection() as connection:
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             client = FlowClient(session)
@@ -316,7 +316,7 @@ class Run:
             session.commit()
 
     def _wait_for(self, wanted: int, watch: Watch) -> int:
-        """Wait until so many orders have ended; return how many have."""
+        """Wait until `wanted` orders have ended; return how many have."""
         while True:
             ended = self._look()
             watch()
@@ -330,7 +330,7 @@ class Run:
         lines = {work: count for books in self._books.values() for work, count in count_lines(books).items()}
         lines[_ENDED] = sum(self._store.count(status=each) for each in Status if each.is_final)
         for counter in self.counters:
-            # The databases have totals, and a counter adds: so the difference.
+            # The databases have totals, and a counter adds, so the difference is passed.
             counter.add(Happening.DONE, lines.get(counter.name, 0) - counter[Happening.DONE])
         return lines[_ENDED]
 
@@ -341,7 +341,7 @@ class Run:
 
     def _kill_and_start(self, name: str, ended: int, watch: Watch, tell: Tell) -> None:
         site, began_ms = self.sites[name], self._clock.monotonic_ms()
-        # Read before the kill, which forgets the process.
+        # Read before the kill, which clears the process.
         pid = site.pid
         site.kill()
         tell(
@@ -359,7 +359,7 @@ class Run:
         tell(f"{name} is back after {away_ms / 1000:.1f} s, as process {site.pid}.")
 
     def _left_over(self, watch: Watch) -> dict[str, int]:
-        """Return how many messages stayed in which queue, when those that are late had time to leave."""
+        """Return how many messages remained in which queue, after late ones had time to leave."""
         end_ms = self._clock.monotonic_ms() + _DRAIN_MS
         with self._browsers() as look:
             while True:
@@ -403,7 +403,7 @@ class SiteError(Exception):
 
 
 class SiteProcess:
-    """One site, whose process may die and be started again at the same port. One thread."""
+    """One site, whose process may be killed and restarted at the same port. For one thread."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -424,7 +424,7 @@ class SiteProcess:
 
     @property
     def pid(self) -> int:
-        """The id of its process; 0 while there is none."""
+        """The id of its process; 0 if there is none."""
         return 0 if self._process is None else self._process.pid
 
     @property
@@ -433,7 +433,7 @@ class SiteProcess:
         return f"stomp://127.0.0.1:{self._port}"
 
     def launch(self) -> None:
-        """Start the process; `announced` waits until its broker is there."""
+        """Start the process; `announced` waits until its broker is ready."""
         with (self._folder / "site.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  this very Python
                 [sys.executable, "-m", "pyjms.demo.sites.site", self.name, str(self._port)],
@@ -452,17 +452,17 @@ class SiteProcess:
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
             if line.startswith("listening "):
-                # The first time any free port; afterwards the same one, which the other site's routes know.
+                # At first any free port; later the same one, which the other site's routes know.
                 self._port = int(line.rpartition(":")[2])
                 return
             self.kill()
-            if attempt < _ATTEMPTS:  # the site of a demo that was killed just now may not have ended yet
+            if attempt < _ATTEMPTS:  # the site of a demo that was just killed may still be running
                 Event().wait(_PAUSE_S)
                 self.launch()
         raise SiteError(f"the site {self.name} does not start: {self.log() or 'it says nothing'}")
 
     def tell(self, urls: Mapping[str, str]) -> None:
-        """Tell it where all sites are: it begins to work."""
+        """Tell it the URLs of all sites: it starts to work."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(urls) + "\n")
@@ -473,19 +473,19 @@ class SiteProcess:
         return self._process is not None and self._process.poll() is not None
 
     def kill(self) -> None:
-        """Kill it without a moment's notice (SIGKILL), if it is there."""
+        """Kill it (SIGKILL), if it is running."""
         process, self._process = self._process, None
         if process is None:
             return
         process.kill()
-        # Reaped at once, so that no zombie is left, and the port and the files are free when this returns.
+        # Reaped at once, so that no zombie remains, and the port and the files are free on return.
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
 
     def log(self) -> str:
-        """Return the end of what it has logged."""
+        """Return the end of its log."""
         try:
             return (self._folder / "site.log").read_text(encoding="utf-8", errors="replace")[-_LOG_SHOWN:].strip()
         except FileNotFoundError:

@@ -1,8 +1,9 @@
 """One site, as a process: ``python -m pyjms.demo.sites.site NAME PORT`` in the folder of the site.
 
-It serves a broker, announces it as ``listening URL``, reads one line of JSON with the URLs of all sites, and then works: the servers
-of its companies, routes to the other site, and in Lisbon the engine of the workflow. It ends with its standard input, so that
-it never outlives the demo; as nothing that counts is in its memory, it may end at any moment.
+It serves a broker, announces it as ``listening URL``, reads one line of JSON with the URLs of all sites, and then
+works: the servers of its companies, routes to the other site, and in Lisbon the engine of the workflow. It ends with
+its standard input, so that it never outlives the demo; its memory holds no state of value, so it may be killed at any
+moment.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(name: str, port: str) -> None:
 
 def _work(name: str) -> None:
     urls: Mapping[str, str] = json.loads(sys.stdin.readline() or "{}")
-    # Without a line the demo has died before it told: then only the end is left.
+    # Without a line the demo has died before it sent the URLs: then only the end is left.
     if urls:
         factory = ConnectionFactory(urls[name])
         books = open_books("books.db")
@@ -63,17 +64,17 @@ def _work(name: str) -> None:
 
 
 def _forward(queue: str, here: str, there: str) -> None:
-    """Forward a queue to that of the same name at the other site."""
+    """Forward a queue to the one with the same name at the other site."""
     source, target = (
         Target(site=Site(url=f"{url}?reconnect=no"), address=Address(AddressKind.QUEUE, queue)) for url in (here, there)
     )
-    # Once only, as the books must add up: both sites have brokers of pyjms, which find duplicates.
+    # Exactly once, as the books must add up: both sites have pyjms brokers, which detect duplicates.
     settings = RouteSettings(name=queue, source=source, require=Guarantee.ONCE_ONLY)
     RouteThread(Transfer(settings, to_all([target]), lambda: [target], SystemClock()))
 
 
 def _start(name: str, work: Callable[[], object]) -> None:
-    # Daemons: a site may end at any moment, and nothing of it has to be brought to an end.
+    # Daemons: a site may end at any moment, and needs no orderly end.
     Thread(target=work, name=f"demo {name}", daemon=True).start()
 
 
