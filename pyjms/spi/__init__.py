@@ -1,4 +1,4 @@
-"""What a provider implements, and all that crosses between the API and a message system."""
+"""The interface that a provider implements, and all values that pass between the API and a message system."""
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal, SteppedClock, SystemClock

@@ -1,4 +1,4 @@
-"""Arguments of commands: how mistakes in them are told, spans of time, and passwords. It needs the extra `cli`.
+"""Arguments of commands: error texts, spans of time, and passwords. It needs the extra `cli`.
 
 Spans are ``500ms``, ``30s``, ``5m``, ``2h``, ``1d``. Passwords come from a file, from the environment, or as typed; never from the command
 line, which other users of the machine can see. The commands of pyjms and those of the bundled broker use it.
@@ -22,28 +22,28 @@ __all__ = ["VARIABLE", "NoPasswordError", "PlainlyTold", "read_password", "span_
 
 
 _LONGEST = 1_000
-"""So many characters of a sentence are shown: all."""
+"""The most characters of a sentence that are shown: all."""
 _OTHER_SPELLINGS: Final = {
     "--most": "--limit",  # of pyjms 0.1
     "--listed": "--limit",  # of pyjms 0.1
     "--messages": "--count",  # of pyjms 0.1
     "--max": "--limit",
 }
-"""Names of options that are taken for another one where a command has that, and not its own of this name; help does not show them."""
+"""Names of options that are accepted for another option, if a command has that and none of this name; help does not show them."""
 _ALIKE: Final = {"--count": "--limit", "--limit": "--count"}
-"""The same, for the two ways to say how many messages: so many, and so many at most."""
+"""The same for the two options of a number of messages: the exact number, and the most."""
 _RENAMED: Final = {"--limit": ("--timeout", "a time limit is --timeout, with a unit, such as --timeout 30s")}
-"""Options of pyjms 0.1 whose values mean something else today, by what a command has instead, and what to write."""
+"""Options of pyjms 0.1 whose values mean something else today, each with the option that a command has instead, and the advice for the user."""
 
 
 class PlainlyTold(TyperGroup):
-    """A group of commands: what is wrong with an argument of a command below it is told in plain words, and commands in whole sentences.
+    """A group of commands that reports wrong arguments in plain words, and lists its commands with whole sentences.
 
-    Some versions of typer read arguments by pydantic, and say what that says: ``Value error, 'x' is not one of 'text', 'map'``.
+    Some versions of typer read arguments by pydantic, and show its texts: ``Value error, 'x' is not one of 'text', 'map'``.
     """
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands into the help, each with its first sentence; where that is long, it goes on beneath."""
+        """Write the commands into the help, each with its first sentence, continued on the next lines if it is long."""
         known = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, each.get_short_help_str(_LONGEST)) for name, each in known if each is not None and not each.hidden
@@ -53,7 +53,7 @@ class PlainlyTold(TyperGroup):
                 formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that is asked for, with its arguments; other spellings of its options become those that it has.
+        """Return the requested command with its arguments; other spellings of its options are replaced by its own.
 
         Raises `typer.BadParameter` for an option that has another name and another meaning today.
         """
@@ -61,7 +61,7 @@ class PlainlyTold(TyperGroup):
         return name, command, rest if command is None else _own_spellings(command, rest)
 
     def invoke(self, ctx: Any) -> Any:
-        """Do the command that is asked for. Raises `typer.BadParameter`, and whatever the command raises."""
+        """Run the requested command. Raises `typer.BadParameter`, and the errors of the command."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -70,7 +70,7 @@ class PlainlyTold(TyperGroup):
 
 
 def _own_spellings(command: Any, arguments: list[str]) -> list[str]:
-    """Return the arguments of a command with the names that its options have. Raises `typer.BadParameter`."""
+    """Return the arguments of a command with its own names of the options. Raises `typer.BadParameter`."""
     options = {name: each for each in command.params for name in each.opts if name.startswith("--")}
     written: list[str] = []
     is_value = False
@@ -80,13 +80,13 @@ def _own_spellings(command: Any, arguments: list[str]) -> list[str]:
             written.append(argument)
             is_value = False
             continue
-        # From here on there are no options any more, as POSIX has it.
+        # After this argument there are no options (POSIX).
         if argument == "--":
             return [*written, *arguments[place:]]
         name, equals, value = argument.partition("=")
         name = _own_spelling(name, options)
         written.append(f"{name}{equals}{value}")
-        # An option that takes a value has it behind an equals sign, or in the next argument.
+        # The value of an option follows an equals sign, or is the next argument.
         is_value = not equals and name in options and not getattr(options[name], "is_flag", False)
     return written
 
@@ -107,7 +107,7 @@ VARIABLE: Final = "PYJMS_PASSWORD"
 
 
 class NoPasswordError(ProviderError):
-    """There is no password, and nobody to be asked for it."""
+    """There is no password, and no terminal to ask for it."""
 
     code = "PYJMS-PASSWORD"
 
@@ -115,7 +115,7 @@ class NoPasswordError(ProviderError):
 def read_password(user: str, file: Path | None, *, is_new: bool = False) -> str:
     """Return a user's password: from a file's first line, from the environment, or as it is typed; a new one is typed twice.
 
-    Raises `NoPasswordError`, and what reading the file raises.
+    Raises `NoPasswordError`, and the errors of reading the file.
     """
     if file is not None:
         lines = file.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What a provider can do beyond the least: one `Flag`, declared by the provider, read by the runtime and by tests.
+"""The optional features of a provider: one `Flag`, declared by the provider, read by the runtime and by tests.
 
 A capability that is missing is refused by name (`CapabilityError`) before the provider is asked; it is never silently
 ignored.
@@ -30,7 +30,7 @@ class Capability(Flag):
     TEMPORARY_DESTINATIONS = auto()
     """Temporary queues and topics (§4.4.3)."""
     NO_LOCAL = auto()
-    """Subscriptions that leave out what their own connection published (§6.11)."""
+    """Subscriptions that leave out messages published by their own connection (§6.11)."""
     CONNECTION_CONSUMERS = auto()
     """`ProviderSession.adopt`: one session settles what another one received (§8.2)."""
     PRIORITIES = auto()
@@ -40,9 +40,9 @@ class Capability(Flag):
     REDELIVERY_COUNT = auto()
     """Deliveries carry an exact `JMSXDeliveryCount` (§3.5.9)."""
     DEAD_LETTERS = auto()
-    """`ProviderSession.reject` keeps the message aside and says why."""
+    """`ProviderSession.reject` keeps the message as a dead letter, with the reason."""
     REDELIVERY_LIMITS = auto()
-    """The provider itself sees to it that no message is delivered without end (`ProviderSession.retry`)."""
+    """The provider itself limits the redelivery of messages (`ProviderSession.retry`)."""
     EMBEDDED_BROKER = auto()
     """The broker lives in this process and `Provider.stop_broker` ends it."""
     SHARED_TRANSACTIONS = auto()

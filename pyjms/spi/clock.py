@@ -1,9 +1,9 @@
-"""Time for both sides of the SPI: what the time is, and waiting that a test can end by moving the clock.
+"""Time for both sides of the SPI: the present time, and waits that a test can end by moving the clock.
 
 Expiry, time stamps and timeouts ask the injected `Clock`. The default, `SystemClock`, reads the `time` module at each
 call, so that freezegun's frozen time is obeyed; `pyjms.testing.VirtualClock` moves only when told to.
 
-`Delays` says how long to wait before the next attempt of what failed. It is pure: chance comes in as a function.
+`Delays` gives the waits between attempts after failures. It is pure: randomness is passed in as a function.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Signal:
         # A locked lock is a lowered flag: `wait` takes it, and `set` releases it.
         self._lock.acquire()
         self.ring: Callable[[], None] | None = None
-        """Called when the flag was raised: set by who does not sleep on the flag, but in a system call, before it looks at the
-        flag for the last time. Must not block."""
+        """Called when the flag was raised. A thread that sleeps in a system call, and not on the flag, sets it before its last check
+        of the flag. Must not block."""
         self.wait: Callable[[float], bool] = partial(self._lock.acquire, True)
-        """Lower the flag and return True, or return False after so many seconds (-1: wait for ever)."""
+        """Lower the flag and return True, or return False after that number of seconds (-1: wait for ever)."""
 
     @property
     def is_raised(self) -> bool:
-        """Whether it was raised, and no thread has gone on by that yet."""
+        """Whether it was raised and no waiting thread has lowered it yet."""
         return not self._lock.locked()
 
     def set(self) -> None:
@@ -73,7 +73,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
-        """Wait for `signal`; return True when it came, False when `monotonic_ms` reached `until_ms` (None: never)."""
+        """Wait for `signal`; return True when it was raised, False when `monotonic_ms` reached `until_ms` (None: never)."""
         ...
 
 
@@ -82,15 +82,15 @@ class SteppedClock(Clock, Protocol):
     """A clock that moves in steps, each a call that returns when the work that became due by it is done."""
 
     def add_due_work(self, run_due: Callable[[], bool]) -> None:
-        """Have a bound method called within each step, on the thread that moves the clock, until its object is gone.
+        """Have a bound method called within each step, on the thread that moves the clock, as long as its object exists.
 
-        It does what is due, and returns False if a thread that waits by this clock keeps it from that: it is then called
+        It does all due work, and returns False if a thread that waits by this clock prevents that: it is then called
         again when the waits that end with this step have ended.
         """
         ...
 
     def is_waiting(self, thread: int) -> bool:
-        """Return whether the thread of that identifier waits by this clock for a time that has not come."""
+        """Return whether the thread of that identifier waits by this clock for a later time."""
         ...
 
 
@@ -103,7 +103,7 @@ class SystemClock:
 
     @property
     def is_real(self) -> bool:
-        """Whether it goes as the machine's does, and is not frozen: then a system call may wait for it."""
+        """Whether it follows the machine's clock, and is not frozen: then a system call may do the waiting."""
         return type(time.monotonic) is BuiltinFunctionType
 
     def time_ms(self) -> int:
@@ -129,7 +129,7 @@ class SystemClock:
         return self._wait_frozen(signal, until_ms, remaining_s)
 
     def _wait_frozen(self, signal: Signal, until_ms: float, remaining_s: float) -> bool:
-        # The wait is made in slices: a test moves the frozen clock by itself, and nobody is told.
+        # The wait is made in slices: a test moves the frozen clock without notifying anybody.
         while remaining_s > 0:
             if signal.wait(min(remaining_s, _FROZEN_SLICE_S)):
                 return True
@@ -140,7 +140,7 @@ class SystemClock:
 
 
 def _from_below(now: Callable[[], float], frames: int = _FRAMES) -> float:
-    """Call what stands in place of a function of `time`, from so many frames further down.
+    """Call the replacement of a function of `time`, from so many stack frames further down.
 
     freezegun shows the real time to callers within five frames of `threading`, which a thread's first functions are:
     without this, one session's thread would see the frozen time and another the real one.
@@ -149,22 +149,22 @@ def _from_below(now: Callable[[], float], frames: int = _FRAMES) -> float:
 
 
 _MOST_STEPS = 64
-"""A wait has long reached its limit then, and a float has limits, too."""
+"""After so many steps a wait has reached its limit, and a float would overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackOff:
-    """How long to wait for a site that is away: growing, and never the same for all who wait."""
+    """The waits before new attempts to reach an unavailable site: growing, and with a random part, so that clients do not retry together."""
 
     first_ms: int = 100
     most_ms: int = 30_000
     factor: float = 2.0
     jitter: float = 0.25
-    """The part of each wait that chance takes away, 0 to 1."""
+    """The part of each wait that is random, 0 to 1; it shortens the wait."""
 
 
 class Delays:
-    """The waits of one series of failures; a success begins anew."""
+    """The waits in one series of failures; a success starts a new series."""
 
     def __init__(self, settings: BackOff, chance: Callable[[], float]) -> None:
         """`chance` returns a number from 0 up to 1, such as `random.random`."""
@@ -173,12 +173,12 @@ class Delays:
         self.failures = 0
 
     def next_ms(self) -> float:
-        """Return how long to wait now, in milliseconds, and count one failure more."""
+        """Return the next wait in milliseconds, and count one more failure."""
         settings = self._settings
         full = min(settings.first_ms * settings.factor ** min(self.failures, _MOST_STEPS), settings.most_ms)
         self.failures += 1
         return full * (1 - settings.jitter * self._chance())
 
     def reset(self) -> None:
-        """Forget the failures: it worked."""
+        """Start a new series, after a success."""
         self.failures = 0

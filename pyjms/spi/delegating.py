@@ -1,6 +1,6 @@
-"""Connections, sessions and consumers of a provider that pass each call on to another one's: for what stands between the two sides of the SPI.
+"""Connections, sessions and consumers of a provider that pass each call on to those of another one: for layers between the two sides of the SPI.
 
-A subclass overrides the calls that it watches or changes. The recorder (`pyjms.history`) and the injected faults (`pyjms.testing`) are made so.
+A subclass overrides the calls that it watches or changes. The recorder (`pyjms.history`) and the injected faults (`pyjms.testing`) use it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyjms.spi.xid import Xid
 
 
 class DelegatingConnection(ProviderConnection):
-    """A connection that passes calls on: those that ask or end something to `_inner`, all others to `inner`, which may refuse them."""
+    """A connection that passes calls on: queries and calls that end something to `_inner`, all others to `inner`, which may refuse them."""
 
     def __init__(self, inner: ProviderConnection) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""One message handed to one consumer until it is acknowledged or given back."""
+"""One delivery of a message to a consumer, until it is acknowledged or released."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ELSEWHERE", "Delivery", "Elsewhere"]
 
 @fact
 class Delivery:
-    """What `ProviderConsumer.poll` answers: an envelope and how often it has been delivered.
+    """The result of `ProviderConsumer.poll`: an envelope and how often it has been delivered.
 
     `tag` belongs to the provider; the runtime gives the delivery back as it got it and never looks inside.
     """
@@ -32,4 +32,4 @@ class Elsewhere(Enum):
 
 
 ELSEWHERE: Final = Elsewhere.ELSEWHERE
-"""What `ProviderConsumer.poll_at_once` answers in place of a `Delivery` for which it would have to wait."""
+"""The result of `ProviderConsumer.poll_at_once` in place of a `Delivery` for which it would have to wait."""

@@ -33,10 +33,10 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True)
 def fact(cls: type[_T]) -> type[_T]:
-    """Make `cls` a record that type checkers hold to be frozen, at the price of a plain one.
+    """Make `cls` a record that is frozen for type checkers, at the cost of a plain one.
 
-    For the few facts that are made for every message. A dataclass frozen at run time costs 2.9 µs to make where this
-    one costs 0.4 µs (`docs/design/performance.md`); all other facts are frozen in earnest.
+    For the few records that are made for every message. A dataclass frozen at run time costs 2.9 µs to make where this
+    one costs 0.4 µs (`docs/design/performance.md`); all other records are frozen at run time.
     """
     return dataclass(slots=True)(cls)
 
@@ -92,9 +92,9 @@ else:
 
 @fact
 class Envelope:
-    """A message, frozen. Nothing in it is ever changed: one envelope is shared by all who hold the message.
+    """A message, frozen. Nothing in it is ever changed: one envelope is shared by all holders of the message.
 
-    `body` has the type that `body_kind` says: NONE: None; TEXT: str or None; BYTES: bytes; MAP: a mapping of name to
+    `body` has the type that belongs to `body_kind`: NONE: None; TEXT: str or None; BYTES: bytes; MAP: a mapping of name to
     value; STREAM: a tuple of values; OBJECT: `ObjectBody` or None. Values are `pyjms.types.Stored`.
     """
 
@@ -119,11 +119,11 @@ class Envelope:
 
 
 _VALUE = 40
-"""What a property takes, or a value in a map or a stream, without its characters."""
+"""The size of a property, or of a value in a map or a stream, without its characters."""
 
 
 def content_size(envelope: Envelope) -> int:
-    """Return about how many bytes body and properties take in memory."""
+    """Return the approximate size of body and properties in memory, in bytes."""
     properties, body = envelope.properties, envelope.body
     size = _VALUE * len(properties)
     for value in properties.values():
@@ -151,4 +151,4 @@ SET_BY_PROVIDERS: Final = frozenset(
         "JMSXState",
     }
 )
-"""A broker does not take them from a client: the value would be the client's word, and others believe that the provider said it."""
+"""A broker refuses them from a client, as other clients take these values for the provider's."""

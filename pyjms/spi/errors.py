@@ -1,4 +1,4 @@
-"""what a provider may report: one class for each failure that a caller can tell apart.
+"""The errors that a provider may raise: one class for each failure that a caller can tell apart.
 
 Each class names the JMS exception that the runtime raises in its place (`pyjms.runtime.error_mapping` is the one edge
 where that happens); the original becomes the linked exception.
@@ -130,23 +130,23 @@ class SubscriptionInUseError(ProviderError):
 
 
 class ResourceError(ProviderError):
-    """The provider cannot give what the call needs: memory, disk, a lock, a connection."""
+    """The provider lacks a resource for the call: memory, disk, a lock, a connection."""
 
     jms_name = "ResourceAllocationException"
     code = "PYJMS-RESOURCE"
 
 
 class TooLargeError(ProviderError):
-    """The message is larger than the broker takes: nothing of it was sent, and it will not fit later either."""
+    """The message is larger than the broker allows: nothing of it was sent, and it will not fit later either."""
 
     jms_name = "ResourceAllocationException"
     code = "PYJMS-TOO-LARGE"
 
 
 class GoneError(ResourceError):
-    """The message of a delivery is not there any more, and that delivery is over: receive the next one.
+    """The message of a delivery no longer exists, and that delivery is over: receive the next one.
 
-    It may have been impossible to read, and set aside by the provider, which tells its owner.
+    It may have been unreadable, and quarantined by the provider, which reports that to its operator.
     """
 
     code = "PYJMS-GONE"
@@ -160,13 +160,13 @@ class ClosedError(ProviderError):
 
 
 class ConnectionLostError(ProviderError):
-    """The connection to the broker is gone; nothing sent through it is known to have arrived."""
+    """The connection to the broker is lost; messages sent through it may not have arrived."""
 
     code = "PYJMS-LOST"
 
 
 class ProgramEndsError(ConnectionLostError):
-    """The broker in this process is gone, as the program ends: what waits is woken, and the exception listener hears nothing of it."""
+    """The broker in this process has ended, as the program ends: waits are ended, and the exception listener is not notified."""
 
     code = "PYJMS-PROGRAM-ENDS"
 
@@ -179,33 +179,33 @@ class RolledBackError(ProviderError):
 
 
 class InDoubtError(ProviderError):
-    """It is not known whether the unit of work was committed."""
+    """The outcome of a unit of work is unknown."""
 
     code = "PYJMS-IN-DOUBT"
 
 
 class TooLateError(InDoubtError):
-    """The connection that messages came by was lost before they were settled, or while they were: they come again, unless
-    the broker had heard that they were settled. Nobody can settle them any more (JMS 1.1 §4.4.11, "redelivered").
+    """The connection of a delivery was lost before, or while, its messages were settled: they are delivered again, unless
+    the broker has received the settlement. They cannot be settled any more (JMS 1.1 §4.4.11, "redelivered").
     """
 
     code = "PYJMS-TOO-LATE"
 
 
 class GroupError(ProviderError):
-    """A reader group is not there, reads something else, or has no such messages any more (`pyjms.spi.replay`)."""
+    """A reader group does not exist, reads another destination, or no longer has such messages (`pyjms.spi.replay`)."""
 
     code = "PYJMS-GROUP"
 
 
 class FencedError(GroupError):
-    """Somebody else has opened the reader group since: who had it before must not go on."""
+    """Another client has opened the reader group since: its former owner must stop."""
 
     code = "PYJMS-FENCED"
 
 
 class StageError(ProviderError):
-    """A staged unit is not there, or is another sink's or another epoch's (`pyjms.spi.replay`)."""
+    """A staged unit does not exist, or belongs to another sink or epoch (`pyjms.spi.replay`)."""
 
     code = "PYJMS-STAGE"
 
@@ -221,7 +221,7 @@ class BranchError(ProviderError):
 
 
 def _excerpt(text: str, position: int, width: int = 60) -> str:
-    """Return the neighbourhood of `position` in `text`, on one line, with a caret beneath it."""
+    """Return the text around `position` in `text`, on one line, with a caret beneath it."""
     # A selector may have several lines, and the caret fits under one.
     flat = "".join(" " if character.isspace() else character for character in text)
     start = max(0, position - width // 2)

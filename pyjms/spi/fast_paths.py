@@ -1,4 +1,4 @@
-"""Whether the short ways of hot paths are taken, each of which does what a longer way beside it does.
+"""The switch of the fast paths, each of which does the work of a longer path beside it.
 
 Contributors turn them off, so that the tests go the longer ways (docs/how-to/work-on-pyjms.md); it is no option for users.
 """

@@ -1,15 +1,15 @@
-"""Signals that come while the main thread is inside a call of pyjms: their handlers run when the call ends.
+"""Signals during a call of pyjms in the main thread: their handlers run when the call ends.
 
 Python runs a signal's handler in the main thread, between any two of its instructions. A handler that raises, as that of Ctrl-C does,
-would leave a call half done. So a handler is deferred while a call of pyjms is under way in the main thread: the call ends first, and a
-call that waits is woken. Then, at the boundary of the outermost call, the handler runs, and what it raises is raised there.
+would interrupt a call half way. So a handler is deferred while a call of pyjms runs in the main thread: the call ends first, and a
+call that waits is woken. Then, at the boundary of the outermost call, the handler runs, and its exception is raised there.
 
-A second signal, `STUCK_AFTER_S` or more after the first, finds a call that does not end: on a disk, or a database, that does not
-answer. Its handler runs at once, in the midst of the call. If it raises, the connection whose call it was is poisoned: its owner gives
-it up as after a lost connection, since nobody knows how far the call had come. `Poisoned` stands in its place then.
+A second signal, `STUCK_AFTER_S` or more after the first, finds a stuck call: it waits for a disk, or a database, that does not
+answer. Its handler runs at once, in the middle of the call. If it raises, the connection of the call is poisoned: its owner gives
+it up as after a lost connection, since the progress of the call is unknown. `Poisoned` replaces it then.
 
-Commands that end in order take their signals as bytes of a socket (`signals_as_bytes`). A handler that sets an event, or ends what goes on, is
-not safe there: it runs when the main thread gets to it, which may be about to wait for this very event, or hold a lock that the handler
+Commands that end in order read their signals as bytes from a socket (`signals_as_bytes`). A handler that sets an event, or stops work, is
+not safe there: it runs in the main thread, which may be about to wait for this very event, or hold a lock that the handler
 takes. Python's own handler, in C, runs at once, and only writes the signal's number into the socket. The reader of it may wait and lock.
 """
 
@@ -57,7 +57,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 STUCK_AFTER_S: Final = 0.1
-"""A call that goes on for so long after a signal, in seconds, is stuck: the next signal interrupts it."""
+"""A call that runs this long after a signal, in seconds, is stuck: the next signal interrupts it."""
 DEFAULT_SIGNALS: Final = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGUSR1") if hasattr(signal, name)
 )
@@ -67,15 +67,15 @@ _NO_THREAD: Final = -1
 
 @runtime_checkable
 class Poisonable(Protocol):
-    """What has a connection, or is one: found as ``self`` of the call that is interrupted in its midst."""
+    """An object with a connection, or the connection itself: found as ``self`` of the interrupted call."""
 
     def poison(self) -> None:
-        """Give the connection up. Called by the handler of a signal: takes no lock, and waits for nothing."""
+        """Give up the connection. Called by the handler of a signal: takes no lock, and never waits."""
         ...
 
 
 class _Handler:
-    """Stands in place of a handler of the program's, which it calls: at once, or when the main thread leaves its call of pyjms."""
+    """Replaces a handler of the program, which it calls: at once, or when the main thread leaves its call of pyjms."""
 
     __slots__ = ("_signals", "original")
 
@@ -86,7 +86,7 @@ class _Handler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self._signals.defers(self.original, number, frame):
             return
-        # A second signal in a stuck call: what a handler raises cuts the call in its midst, so the
+        # A second signal in a stuck call: an exception of the handler cuts the call half way, so the
         # connection is given up.
         if self._signals.depth:
             with _poisoning(frame):
@@ -98,9 +98,9 @@ class _Handler:
 
 
 class DeferredSignals:
-    """Which call of pyjms the main thread is in, and the signals that wait for its end. One object for the process.
+    """The main thread's present call of pyjms, and the signals deferred until its end. One object for the process.
 
-    Public methods on a hot path use its fields directly: a function's call costs more than all that they do.
+    Public methods on a hot path use its fields directly: a function call costs more than all their work.
     """
 
     __slots__ = ("_since_s", "depth", "first", "first_found", "found", "main", "numbers", "pending", "wake")
@@ -109,23 +109,23 @@ class DeferredSignals:
         self.main = threading.main_thread().ident or _NO_THREAD
         """The identifier of the main thread."""
         self.depth = 0
-        """How many calls of pyjms the main thread is in, one within another; 0: its handlers run at once."""
+        """The depth of nested calls of pyjms in the main thread; 0: handlers run at once."""
         self.pending: tuple[tuple[Callable[[int, FrameType | None], Any], int, FrameType | None], ...] = ()
-        """The handlers that wait for the end of the call, with their arguments, in the order in which the signals came."""
+        """The handlers that wait for the end of the call, with their arguments, in the order of the signals."""
         self.numbers: tuple[int, ...] = DEFAULT_SIGNALS
         """The signals that are deferred."""
         self.found: tuple[object, ...] = ()
-        """Their handlers, as they were found last: with another one, the program has changed its handlers."""
+        """Their handlers at the last check: a difference shows that the program has changed its handlers."""
         self.first = DEFAULT_SIGNALS[0]
-        """The signal whose handler the hottest calls look at: to look at all costs them as much as the rest of the guard."""
+        """The signal whose handler the hottest calls check: checking all would cost them as much as the rest of the guard."""
         self.first_found: object = None
-        """Its handler, as it was found last."""
+        """Its handler at the last check."""
         self.wake: Callable[[], object] | None = None
-        """What ends the wait that the main thread is in, if it is in one that a signal may end. Any call; it must not block."""
+        """Ends the present wait of the main thread, if a signal may end it. Any function that does not block."""
         self._since_s = 0.0
 
     def choose(self, numbers: tuple[int, ...]) -> None:
-        """Defer these signals from now on; give all others their own handlers back. The main thread."""
+        """Defer these signals from now on; restore the handlers of all others. The main thread."""
         for number in numbers:
             getsignal(number)  # raises for what is no signal, before anything has changed
         for number in set(self.numbers) - set(numbers):
@@ -137,8 +137,8 @@ class DeferredSignals:
         self.refresh()
 
     def refresh(self) -> None:
-        """Put itself before each handler of the program's that is a Python function. The main thread."""
-        # An event loop that runs in this thread has a handler of its own, which raises nothing, and takes it away at its end.
+        """Wrap each handler of the program that is a Python function. The main thread."""
+        # An event loop that runs in this thread has a handler of its own, which raises nothing, and removes it at its end.
         if not _runs_loop():
             for number in self.numbers:
                 found = getsignal(number)
@@ -152,7 +152,7 @@ class DeferredSignals:
         self.first_found = getsignal(self.first)
 
     def defers(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> bool:
-        """Return whether a handler has to wait for the end of a call, and have that call's wait end."""
+        """Return whether a handler has to wait for the end of a call, and end that call's wait."""
         if not self.depth:
             return False
         now_s = time.perf_counter()
@@ -167,7 +167,7 @@ class DeferredSignals:
         return True
 
     def run_handlers(self, undo: Callable[[], object] | None = None) -> None:
-        """Run the handlers that have waited, at the end of the outermost call. Raises what they raise, after a call of `undo`."""
+        """Run the deferred handlers, at the end of the outermost call. Raises their exception, after a call of `undo`."""
         is_over = False
         self.depth += 1  # signals that come meanwhile wait, but while a handler runs
         try:
@@ -190,16 +190,16 @@ class DeferredSignals:
             self.depth -= 1
 
     def wait(self, wait: Callable[[Signal, float | None], bool], wake_up: Signal, until_ms: float | None) -> bool:
-        """Wait as `wait` does, which is `Clock.wait` or does the same; in the main thread a signal ends that, and its handler runs here.
+        """Wait by `wait`, which is `Clock.wait` or an equivalent; in the main thread a signal ends the wait, and its handler runs here.
 
-        For a call that waits for others and has nothing half done. It looks again what it waits for when this returns True, as it may
-        have been woken by a handler that raises nothing. Raises what the handler raises.
+        For a call that waits for other threads and has nothing half done. When this returns True, it must check its condition again, as
+        a handler that raises nothing may have woken it. Raises the handler's exception.
         """
         if threading.get_ident() != self.main:
             return wait(wake_up, until_ms)
         before, self.wake = self.wake, wake_up.set
         try:
-            # A signal that came before `wake` was set has woken nothing, so it is looked for here.
+            # A signal before `wake` was set has woken nothing, so it is checked here.
             is_woken = bool(self.pending) or wait(wake_up, until_ms)
             if self.pending:
                 self.run_handlers()
@@ -222,7 +222,7 @@ class DeferredSignals:
             self.depth = depth
 
     def forget(self) -> None:
-        """Begin anew in a child of this process, whose main thread is the one that has forked it."""
+        """Reset in a forked child, whose main thread is the one that has forked it."""
         # The object is reset in place, as other modules hold it.
         self.__init__()  # type: ignore[misc]
 
@@ -232,11 +232,11 @@ deferred: Final = DeferredSignals()
 
 
 def defer_signals(*numbers: int) -> None:
-    """Choose for which signals handlers are deferred while the main thread is inside a call of pyjms.
+    """Choose the signals whose handlers are deferred while the main thread is inside a call of pyjms.
 
-    Only handlers that are Python functions are; one that is set later is found by the next call (by the next `send`, or `receive` that
+    Only handlers that are Python functions are deferred; one that is set later is found by the next call (by the next `send`, or `receive` that
     does not wait, if it is for the first signal of `numbers`). Without arguments none is
-    deferred: a handler that raises in the midst of a call may then leave its connection unusable.
+    deferred: a handler that raises in the middle of a call may then leave its connection unusable.
 
     Args:
         numbers: signals, such as `signal.SIGINT`; at first those of `DEFAULT_SIGNALS`.
@@ -272,10 +272,10 @@ def signals_deferred() -> Iterator[None]:
 def defers_signals(
     undo: Callable[[Any], object] | None = None,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for public methods: while one runs in the main thread, signals wait for its end.
+    """Return a decorator for public methods: while one runs in the main thread, signals are deferred until its end.
 
     Args:
-        undo: called with what the method has made when a handler raises, so that the program does not get it.
+        undo: called with the method's result when a handler raises, so that the program does not get it.
     """
 
     def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -302,7 +302,7 @@ def defers_signals(
 
 
 def _runs_loop() -> bool:
-    """Return whether an event loop runs in this thread; the module is not imported for that."""
+    """Return whether an event loop runs in this thread, without importing asyncio."""
     events = sys.modules.get("asyncio.events")
     return events is not None and events._get_running_loop() is not None  # noqa: SLF001 - the public function raises where none runs
 
@@ -310,7 +310,7 @@ def _runs_loop() -> bool:
 def _cancels_main_task(number: int, frame: FrameType | None) -> bool:
     """Have Ctrl-C cancel the main task of `asyncio.run`, and return True; return False where none runs.
 
-    `asyncio.run` does so by a handler of its own, which it sets only where it finds Python's own in place. It found ours.
+    `asyncio.run` sets a handler of its own for that only if it finds Python's own. It found ours.
     """
     runners = sys.modules.get("asyncio.runners")
     while frame is not None and runners is not None:
@@ -326,14 +326,14 @@ def _cancels_main_task(number: int, frame: FrameType | None) -> bool:
 
 @contextmanager
 def _poisoning(frame: FrameType | None) -> Iterator[None]:
-    """Poison the connection whose call is under way in `frame` if the block, which is the handler of a signal, raises."""
+    """Poison the connection of the call in `frame` if the block, which is the handler of a signal, raises."""
     has_raised = True
     try:
         yield
         has_raised = False
     finally:
         while has_raised and frame is not None:
-            # The innermost frame of pyjms whose object has a connection is that of the call that was cut.
+            # The innermost frame of pyjms whose object has a connection is that of the interrupted call.
             owner = frame.f_locals.get("self")
             if frame.f_globals.get("__name__", "").startswith("pyjms.") and isinstance(owner, Poisonable):
                 owner.poison()
@@ -354,7 +354,7 @@ REASON: Final = (
 
 
 class Poisoned:
-    """Raises `ConnectionLostError` for each call of the SPI but those that end something: there is nothing left to end.
+    """Raises `ConnectionLostError` for each call of the SPI except those that end something: nothing is left to end.
 
     One object stands for the connection, its sessions and its consumers alike.
     """
@@ -368,7 +368,7 @@ class Poisoned:
         self.state = "lost"
 
     def advice(self, _: Capability) -> str:
-        """Advise nothing."""
+        """Return no advice."""
         return ""
 
     def close(self) -> None:
@@ -378,13 +378,13 @@ class Poisoned:
         """Do nothing: the close ends them."""
 
     def set_interested(self, _: bool) -> None:
-        """Do nothing: nothing comes."""
+        """Do nothing: no message will arrive."""
 
     def take_unreturned(self) -> None:
         """Return nothing."""
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself looks for such names, as `copy` and `pickle` do, and has to find none rather
+        # Python itself looks such names up, as `copy` and `pickle` do, and must find none rather
         # than a call that refuses.
         if name.startswith("__"):
             raise AttributeError(name)
@@ -395,7 +395,7 @@ class Poisoned:
 
 
 def close_later(connection: ProviderConnection, before: Callable[[], object]) -> None:
-    """Call `before` and close the provider's connection, in another thread: that waits for as long as the interrupted call would have."""
+    """Call `before` and close the provider's connection, in another thread: the close waits as long as the interrupted call would have."""
     # A signal's handler calls this, and `Thread.start` takes locks that the interrupted thread may hold.
     start_new_thread(_close, (connection, before))
 
@@ -411,16 +411,16 @@ def _close(connection: ProviderConnection, before: Callable[[], object]) -> None
 
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
-"""What asks a command to end: Ctrl-C, and a supervisor."""
+"""The signals that ask a command to end: Ctrl-C, and that of a supervisor."""
 
 
 @contextmanager
 def signals_as_bytes(numbers: Iterable[int], to: socket.socket, *, put_back: bool) -> Iterator[None]:
-    """Have each signal's number come through `to` as a byte, and `numbers` do nothing else. The main thread's to call.
+    """Write each signal's number to `to` as a byte, and give `numbers` no other effect. Called on the main thread.
 
-    Signals that are not among `numbers` come as bytes, too, and still do what they did. `to` is the caller's, to close afterwards:
-    then who reads at its other end comes to an end. `put_back`: in the end the former handlers are set again; without it `numbers`
-    go on doing nothing, also while what they have ended is being closed.
+    Signals that are not among `numbers` are written, too, and keep their effect. `to` belongs to the caller, who closes it afterwards:
+    then the reader at its other end reaches the end. `put_back`: the former handlers are restored at the end; without it `numbers`
+    stay without effect, also during the closing work that follows.
     """
     to.setblocking(False)
     handlers = {number: signal.signal(number, _nothing) for number in numbers}
@@ -435,4 +435,4 @@ def signals_as_bytes(numbers: Iterable[int], to: socket.socket, *, put_back: boo
 
 
 def _nothing(*_: object) -> None:
-    """Handle a signal: that it is handled at all has Python write its number."""
+    """Handle a signal without effect: any handler makes Python write its number."""

@@ -49,22 +49,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredMessage:
-    """A message that a provider let go of because its time was over (JMS 1.1 §3.4.9)."""
+    """A message that a provider removed because it had expired (JMS 1.1 §3.4.9)."""
 
     message_id: str | None
     destination: Address
     """The queue, or the topic, that it was waiting at."""
     subscription: str | None
-    """Of a topic: CLIENT-ID/NAME of the durable subscription that it was waiting in; None: of no durable one."""
+    """Of a topic: CLIENT-ID/NAME of the durable subscription that it was in; None: it was in no durable one."""
     expiration_ms: int
-    """When its time is over, in milliseconds since 1970 UTC: as the provider has it, which may have been told otherwise."""
+    """Its expiration time, in milliseconds since 1970 UTC, as the provider knows it, which may differ from the sender's."""
     at_ms: int
-    """When it was let go of, in milliseconds since 1970 UTC, by the provider's clock."""
+    """The time of its removal, in milliseconds since 1970 UTC, by the provider's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectRequest:
-    """All that a provider is told when a client connects."""
+    """The arguments of a new connection of a client."""
 
     url: ProviderUrl
     user_name: str | None
@@ -74,17 +74,17 @@ class ConnectRequest:
     """The client identifier configured in the factory, or None."""
     clock: Clock
     on_expired: Callable[[ExpiredMessage], None] | None = None
-    """Who wants to hear of each message that expires while the connection is open, whoever sent it; None: nobody does.
+    """Callback for each message that expires while the connection is open, whoever sent it; None: not wanted.
 
-    A provider tells of those that it knows of, which may be none. It calls from any thread, without holding a lock of its
-    own; the call is short, may write to a file, and raises nothing. What several connections ask for with one callable
-    is told once. A message that expires in several subscriptions is told of for each.
+    A provider reports the expiries that it knows of, which may be none. It calls from any thread, without holding a lock of its
+    own; the call is short, may write to a file, and raises nothing. Several connections with the same callable get one call
+    for each message. A message that expires in several subscriptions is reported for each.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderInfo:
-    """What `ConnectionMetaData` shows of a provider (JMS 1.1 §4.3.6)."""
+    """The facts about a provider in `ConnectionMetaData` (JMS 1.1 §4.3.6)."""
 
     name: str
     version: str
@@ -95,7 +95,7 @@ class ProviderInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeRequest:
-    """What one consumer wants."""
+    """The arguments of a new consumer."""
 
     address: Address
     selector: Selector | None
@@ -108,7 +108,7 @@ class SubscribeRequest:
 
 
 class ConnectionEvents(Protocol):
-    """What a provider tells of by itself."""
+    """Notifications that a provider sends by itself."""
 
     def on_exception(self, error: ProviderError) -> None:
         """The connection has a problem that no running call reports (JMS 1.1 §4.3.8).
@@ -133,9 +133,9 @@ class Provider(ABC):
         """
 
     def check_url(self, url: ProviderUrl) -> None:  # noqa: B027 - `connect` tells it, if later
-        """Raise `UrlError` for what `connect` would find wrong with `url` before it reaches for anything: options and their values.
+        """Raise `UrlError` for problems with the options of `url` and their values that `connect` would find before it opens anything.
 
-        For who makes much ready before it connects. A provider that leaves it out finds nothing wrong here.
+        For callers that prepare much before they connect. A provider that leaves it out finds no problem here.
         """
 
     def stop_broker(self, url: ProviderUrl) -> None:
@@ -154,7 +154,7 @@ class ProviderConnection(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> Capability:
-        """What this connection can do; constant while it is open. `EMBEDDED_BROKER` needs no connection to hold."""
+        """The capabilities of this connection; constant while it is open. `EMBEDDED_BROKER` needs no connection to hold."""
 
     @property
     @abstractmethod
@@ -163,16 +163,16 @@ class ProviderConnection(ABC):
 
     @property
     def state(self) -> str:
-        """Where an open connection is: ``connected``; ``reconnecting`` while it is being made anew; ``lost`` for good."""
+        """The state of an open connection: ``connected``; ``reconnecting`` while it is being restored; ``lost`` for good."""
         return "connected"
 
     @property
     def resource_manager(self) -> str:
-        """Names what keeps branches (`Capability.XA`): connections of equal names can work in one branch."""
+        """The name of the resource manager that keeps branches (`Capability.XA`): connections of equal names can work in one branch."""
         return self.connection_id
 
     def advice(self, capability: Capability) -> str:
-        """Return what its owner can do so that a connection has `capability`, which this one lacks; "": nothing."""
+        """Return what the operator can do to give a connection `capability`, which this one lacks; "": nothing."""
         return ""
 
     @abstractmethod
@@ -188,24 +188,24 @@ class ProviderConnection(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Let `poll` answer. May be repeated."""
+        """Let `poll` return messages. May be repeated."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Make `poll` answer None until `start`; messages that were polled stay with the client. May be repeated."""
+        """Make `poll` return None until `start`; messages that were polled stay with the client. May be repeated."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection and all it opened: unsettled deliveries go back, marked redelivered; open transactions
+        """Close the connection and all that it opened: unsettled deliveries are released, marked redelivered; open transactions
         are rolled back; temporary destinations and non-durable subscriptions end. May be repeated.
         """
 
     def abort(self) -> bool:
-        """Hear that a signal has interrupted a call of this connection in its midst, so that nobody knows how far it came.
+        """Handle that a signal has interrupted a call of this connection half way, so that its progress is unknown.
 
-        Called by the signal's handler: takes no lock, and waits for nothing. Return True if the connection ends for that as it does
-        when the network breaks: it is made anew, or tells of its loss. False: the runtime gives it up, and closes it in another thread,
-        since `close` may wait for what does not answer. As given here it is right for every provider.
+        Called by the signal's handler: takes no lock, and never waits. Return True if the connection then ends as it does
+        when the network breaks: it reconnects, or reports its loss. False: the runtime gives it up, and closes it in another thread,
+        since `close` may wait for a system that does not answer. The default is right for every provider.
         """
         return False
 
@@ -239,31 +239,31 @@ class ProviderSession(ABC):
         """
 
     def may_wait(self, envelope: Envelope) -> bool:
-        """Say whether `send` of this message may wait, for the disk, a network or room in a queue. Never waits itself.
+        """Return whether `send` of this message may wait, for the disk, a network or capacity in a queue. Never waits itself.
 
-        For who must not wait, such as a server's event loop. As given here it is right for every provider.
+        For callers that must not wait, such as a server's event loop. The default is right for every provider.
         """
         return True
 
     @abstractmethod
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
-        """Attach a consumer. It starts uninterested: `on_ready` is called only after `set_interested(True)`.
+        """Attach a consumer. It starts without interest: `on_ready` is called only after `set_interested(True)`.
 
         Raises `DestinationError`; `SubscriptionInUseError` when the durable subscription has a subscriber. A durable
-        name that exists with another topic, selector or no_local is deleted and made anew (JMS 1.1 §6.11.1).
+        name that exists with another topic, selector or no_local is deleted and created again (JMS 1.1 §6.11.1).
         """
 
     @abstractmethod
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Settle `deliveries`: they are never delivered again. In a transacted session: when it commits.
 
-        Raises `InDoubtError` when nobody knows whether they are settled: the client gets them then, and they may come again.
-        After any other error they are given back, so they must not be settled.
+        Raises `InDoubtError` when it is unknown whether they are settled: the client gets them then, and they may be redelivered.
+        After any other error they are released, so they must not be settled.
         """
 
     @abstractmethod
     def recover(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back unsettled `deliveries`, in their old places, marked redelivered (JMS 1.1 §4.4.11).
+        """Release unsettled `deliveries` to their old places, marked redelivered (JMS 1.1 §4.4.11).
 
         In a transacted session only after `rollback`, which the runtime calls first.
         """
@@ -273,32 +273,32 @@ class ProviderSession(ABC):
         """Close the session as `ProviderConnection.close` does. May be repeated."""
 
     def end_waits(self) -> None:  # noqa: B027 - a provider that never waits long has nothing to do
-        """Hear that the session is about to be closed: calls of it that wait, such as a `send` for room, end now.
+        """Prepare for the close of the session: calls of it that wait, such as a `send` for capacity, end now.
 
-        They raise `ClosedError`, as do those to come. Any thread; never waits. `close` follows, once listeners that run
+        They raise `ClosedError`, as do later ones. Any thread; never waits. `close` follows, once running listeners
         have returned.
         """
 
     def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
-        """Return how a thread waits that blocks in a receive of this session: as `Clock.wait` does, and ended by the same.
+        """Return the function by which a thread waits in a receive of this session: it works like `Clock.wait`, with the same arguments.
 
-        A provider may have such a thread do its own work meanwhile, such as to read the socket by which the message comes: then
-        no other thread has to wake it. As given here it sleeps.
+        A provider may have such a thread do its own work meanwhile, such as reading the socket on which the message arrives: then
+        no other thread has to wake it. The default sleeps.
         """
         return clock.wait
 
     def commit(self) -> None:
-        """Make the sends and acknowledgements since the last commit or rollback one atomic fact.
+        """Make the sends and acknowledgements since the last commit or rollback take effect atomically.
 
-        Raises `RolledBackError` when they were rolled back instead: the runtime then recovers what was received;
-        `InDoubtError` when it is not known. (`Capability.TRANSACTIONS`)
+        Raises `RolledBackError` when they were rolled back instead: the runtime then recovers the received messages;
+        `InDoubtError` when the outcome is unknown. (`Capability.TRANSACTIONS`)
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, the application's own, in the database where the messages are.
 
-        What `transaction` is, the provider's documentation says (the bundled broker: an SQLAlchemy connection with an
+        The provider's documentation defines the type of `transaction` (the bundled broker: an SQLAlchemy connection with an
         open transaction). It is ended in any case. Raises as `commit`; `ResourceError` when it is no such transaction.
         (`Capability.SHARED_TRANSACTIONS`)
         """
@@ -307,56 +307,56 @@ class ProviderSession(ABC):
     def rollback(self) -> None:
         """Drop the sends and acknowledgements since the last commit or rollback (`Capability.TRANSACTIONS`).
 
-        Deliveries stay with the client until `recover` gives them back.
+        Deliveries stay with the client until `recover` releases them.
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
-        """Make the sends since the last commit or rollback safe under `name` instead of committing them; return how many.
+        """Store the sends since the last commit or rollback safely under `name` instead of committing them; return how many.
 
-        Messages whose time to live is over are left out, whatever a commit would do: who stages writes what others had sent.
-        Nobody sees them until they are promoted; after `keep_s` seconds without that they are discarded. Nothing may have been
+        Expired messages are left out, even where a commit would send them: a stage writes what other clients had sent.
+        Staged messages stay invisible until they are promoted; after `keep_s` seconds without that they are discarded. Nothing may have been
         received in this transaction. Raises `StageError` when `name` is taken, or its epoch promoted already; `RolledBackError`
         and `InDoubtError` as `commit`. (`Capability.STAGE`)
         """
         raise _lacks(Capability.STAGE, "staged units")
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back deliveries that were fetched in advance and that no application has seen.
+        """Release deliveries that were prefetched and that no application has seen.
 
-        As given here it is `recover`. A provider that can takes them back as if they had never been delivered: neither
+        The default is `recover`. A provider that can takes them back as if they had never been delivered: neither
         marked redelivered nor counted.
         """
         self.recover(deliveries)
 
     def retry(self, delivery: Delivery, reason: str) -> None:
-        """Give back a delivery that the client failed to process, saying why.
+        """Release a delivery that the client failed to process, with the reason.
 
-        As given here it is `recover`. A provider that limits redelivery itself (`Capability.REDELIVERY_LIMITS`) may
-        deliver the message later, or keep it aside with `reason`, instead.
+        The default is `recover`. A provider that limits redelivery itself (`Capability.REDELIVERY_LIMITS`) may
+        deliver the message later, or dead-letter it with `reason`, instead.
         """
         self.recover((delivery,))
 
     def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
-        """Do so with several, all for the same `reason`.
+        """Release several deliveries that the client failed to process, all with the same `reason`.
 
-        As given here it calls `retry` for each. A provider that can gives them back in one step.
+        The default calls `retry` for each. A provider that can releases them in one step.
         """
         for delivery in deliveries:
             self.retry(delivery, reason)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
-        """Settle a delivery that the client cannot process: kept aside, with `reason` (`Capability.DEAD_LETTERS`)."""
+        """Settle a delivery that the client cannot process, as a dead letter with `reason` (`Capability.DEAD_LETTERS`)."""
         raise _lacks(Capability.DEAD_LETTERS, "dead letters")
 
     def has_destination(self, address: Address) -> bool | None:
-        """Say whether there is such a destination, and make none; None: the provider does not tell. Raises as `browse`."""
+        """Return whether there is such a destination, without creating it; None: the provider does not know. Raises as `browse`."""
         return None
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
-        """Look at the messages of a queue in order, leaving them there (`Capability.BROWSING`).
+        """Yield the messages of a queue in order, leaving them there (`Capability.BROWSING`).
 
-        Messages that come or go meanwhile may or may not be seen (JMS 1.1 §5.9).
+        Messages that arrive or leave meanwhile may or may not be seen (JMS 1.1 §5.9).
         """
         raise _lacks(Capability.BROWSING, "queue browsers")
 
@@ -368,16 +368,16 @@ class ProviderSession(ABC):
         raise _lacks(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
-        """Take over what another session of this connection received (`Capability.CONNECTION_CONSUMERS`).
+        """Take over deliveries that another session of this connection received (`Capability.CONNECTION_CONSUMERS`).
 
-        From now on this session settles them, or gives them back when it closes.
+        From now on this session settles them, or releases them when it closes.
         """
         raise _lacks(Capability.CONNECTION_CONSUMERS, "connection consumers")
 
     # Distributed transactions (`Capability.XA`). A coordinator names branches by `Xid`; any session of the same resource
-    # manager may prepare and settle a branch, whichever sessions worked in it. Each call raises `BranchError` with the
-    # failure of X/Open XA that fits: PROTOCOL for a call that comes at a wrong time, UNKNOWN for a branch that is not
-    # there. Prepared branches survive the death of provider and client.
+    # manager may prepare and settle a branch, regardless of the sessions that worked in it. Each call raises `BranchError` with the
+    # matching failure of X/Open XA: PROTOCOL for a call at a wrong time, UNKNOWN for a branch that does not
+    # exist. Prepared branches survive the death of provider and client.
 
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         """Put the session's work under `xid`: a new branch, one that others work in, or one this session suspended.
@@ -395,9 +395,9 @@ class ProviderSession(ABC):
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_prepare(self, xid: Xid) -> bool:
-        """Make the branch safe; return False if it did nothing that a commit could add to (read only): it is over then.
+        """Make the branch safe; return False if it changed nothing that a commit could make durable (read only): it is over then.
 
-        Raises `BranchError`: ROLLED_BACK or TIMED_OUT when it was rolled back instead, UNREACHABLE when that is not known.
+        Raises `BranchError`: ROLLED_BACK or TIMED_OUT when it was rolled back instead, UNREACHABLE when the outcome is unknown.
         """
         raise _lacks(Capability.XA, "distributed transactions")
 
@@ -410,7 +410,7 @@ class ProviderSession(ABC):
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_rollback(self, xid: Xid) -> None:
-        """Roll the branch back: what was received in it is in its old places again, marked redelivered.
+        """Roll the branch back: the messages received in it return to their old places, marked redelivered.
 
         Raises `BranchError`: UNREACHABLE when a prepared branch is still prepared, the HEURISTICALLY codes.
         """
@@ -427,12 +427,12 @@ class ProviderSession(ABC):
     def xa_set_timeout(self, seconds: int) -> bool:
         """Have branches that this session starts from now on rolled back unless they are prepared within `seconds`.
 
-        0: the provider's own time. Return whether the provider heeds it.
+        0: the provider's own time. Return whether the provider supports it.
         """
         return False
 
     def xa_get_timeout(self) -> int:
-        """Return that time in seconds; 0: never."""
+        """Return the time-out of branches in seconds; 0: never."""
         return 0
 
 
@@ -441,47 +441,47 @@ class ProviderConsumer(ABC):
 
     # The default stands on the class, so that a provider's consumer need not call a constructor of this one.
     _polled: Delivery | None = None
-    """What `poll_or_wait`, as given here, has taken and not returned."""
+    """The message that the default `poll_or_wait` has taken and not returned."""
 
     @abstractmethod
     def poll(self) -> Delivery | None:
-        """Take the next message, or return None: nothing there, connection stopped, or consumer closed.
+        """Take the next message, or return None: there is none, the connection is stopped, or the consumer closed.
 
-        Never waits. The message stays the consumer's until acknowledged, rejected, recovered or its session closes. After an error
-        that may pass the runtime asks for a listener once more by itself, within a second: `on_ready` need not be called again.
-        After None it may ask no more before `on_ready` is called.
+        Never waits. The message belongs to the consumer until acknowledged, rejected, recovered or its session closes. After a
+        temporary error the runtime polls for a listener once more by itself, within a second: `on_ready` need not be called again.
+        After None it need not poll again before `on_ready` is called.
         """
 
     def poll_or_wait(self) -> Delivery | None:
-        """As `poll`, and begin interest when there is nothing, end it when there is something. Never waits.
+        """Work as `poll`, and begin interest when there is no message, end it when there is one. Never waits.
 
-        What a blocking receive calls before it sleeps and when it was woken. As given here it is right for every
-        provider; one whose `poll` and `set_interested` take the same lock may do both under it at once. What was polled when a call
-        was interrupted (KeyboardInterrupt), or `set_interested` raised, the next call returns.
+        Called by a blocking receive before it sleeps and when it was woken. The default is right for every
+        provider; one whose `poll` and `set_interested` take the same lock may do both under it at once. A message polled by a call
+        that was interrupted (KeyboardInterrupt), or whose `set_interested` raised, is returned by the next call.
         """
         if self._polled is None:
             # The delivery is kept in the object until the end: a signal may interrupt this call between
             # any two of its lines.
             self._polled = self.poll()
         delivery = self._polled
-        # No wake-up is lost between the two calls: where interest begins and there is work, the
+        # No wake-up is lost between the two calls: when interest begins and there is work, the
         # provider calls `on_ready`.
         self.set_interested(delivery is None)
         self._polled = None  # no call from here on, as nobody else has it
         return delivery
 
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
-        """As `poll_or_wait`, for who must not even wait for a disk, such as a server's event loop.
+        """Work as `poll_or_wait`, for callers that must not even wait for a disk, such as a server's event loop.
 
-        `ELSEWHERE`: a thread that may has to call `poll_or_wait` in its place; nothing has come of this call. As given here
-        it is right for every provider whose messages are in memory.
+        `ELSEWHERE`: a thread that may wait has to call `poll_or_wait` instead; this call has changed nothing. The default
+        is right for every provider whose messages are in memory.
         """
         return self.poll_or_wait()
 
     def take_unreturned(self) -> Delivery | None:
-        """Take what a call that was interrupted has polled, if the next one would return it: it is given back in place of that.
+        """Take the message polled by an interrupted call, which the next call would return, so that it can be released.
 
-        As given here it is right for every provider whose `poll` keeps nothing by itself.
+        The default is right for every provider whose `poll` keeps nothing by itself.
         """
         polled, self._polled = self._polled, None
         return polled
@@ -489,16 +489,16 @@ class ProviderConsumer(ABC):
     def catch_up(self) -> None:  # noqa: B027 - a provider whose `poll` is exact has nothing to do
         """Wait until `poll` would return what the message system has for this consumer now.
 
-        What ``receive_no_wait`` calls first. A provider that is sent its messages over a network may ask for them here,
-        and wait for the answer; `ProviderSession.end_waits` and `close` end that.
+        Called first by ``receive_no_wait``. A provider that receives its messages over a network may request them here,
+        and wait for the answer; `ProviderSession.end_waits` and `close` end that wait.
         """
 
     @abstractmethod
     def set_interested(self, interested: bool) -> None:
-        """Say whether `on_ready` is wanted. Any thread; ignored on a closed consumer.
+        """Set whether `on_ready` is wanted. Any thread; ignored on a closed consumer.
 
         When interest begins and there may be work for this consumer, `on_ready` is called: not for messages that its `poll`
-        has passed over, or it would look at them without end. A provider that was about to wake this consumer wakes another one
+        has passed over, or it would poll them without end. A provider that was about to wake this consumer wakes another one
         when interest ends.
         """
 

@@ -1,6 +1,6 @@
-"""URL scheme → provider: registered in this process, else by entry point of the group ``pyjms.providers``.
+"""The registry of providers by URL scheme: those of this process, then entry points of the group ``pyjms.providers``.
 
-A provider is imported when its scheme is first used, so that who never uses it needs nothing that it needs.
+A provider is imported when its scheme is first used, so that its dependencies are needed only then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Made = TypeVar("_Made")
 
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
-    """Return the entry points of a group, or those of one name. Looks on the disk."""
+    """Return the entry points of a group, or those of one name. Reads the disk."""
     from importlib import (
         metadata,  # takes longer to import than most of pyjms, and is not needed before a first connection
     )
@@ -33,12 +33,12 @@ def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
 def make(point: EntryPoint, kind: type[_Made], where: str, error: Callable[[str], ProviderError], advice: str) -> _Made:
     """Return an object of the class that `point` names, which must be a `kind`.
 
-    `where` says in an error what it is, and `advice` what to install when something is missing. Raises `error` of the reason: it
+    `where` names it in errors, and `advice` says what to install when something is missing. Raises `error` with the reason: it
     cannot be imported, or made, or is something else.
     """
     try:
         made = point.load()()
-    # What is missing can be installed; any other error is a mistake of the package.
+    # A missing package can be installed; any other error is a mistake of the package.
     except ImportError as failure:
         raise error(f"{where} cannot be imported ({failure}); {advice}") from failure
     except Exception as failure:
@@ -56,7 +56,7 @@ _registered: dict[str, Provider] = {}
 
 
 def register_provider(scheme: str, provider: Provider | None) -> None:
-    """Let `provider` serve `scheme` in this process, before any entry point; None takes it away again."""
+    """Let `provider` serve `scheme` in this process, before any entry point; None removes it again."""
     with _lock:
         if provider is None:
             _registered.pop(scheme, None)
@@ -65,14 +65,14 @@ def register_provider(scheme: str, provider: Provider | None) -> None:
 
 
 def known_schemes() -> tuple[str, ...]:
-    """Return the schemes that `find_provider` knows, sorted."""
+    """Return the schemes that `find_provider` supports, sorted."""
     with _lock:
         names = set(_registered)
     return tuple(sorted(names | {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
 def find_provider(scheme: str) -> Provider:
-    """Return the provider of `scheme`. Raises `MissingProviderError` that names what to install, or what is broken."""
+    """Return the provider of `scheme`. Raises `MissingProviderError` that says what to install, or what is broken."""
     with _lock:
         provider = _registered.get(scheme)
     if provider is not None:

@@ -1,10 +1,10 @@
-"""Reading and writing in numbered pieces that can be done again: what a data pipeline asks of a message system.
+"""Repeatable reading and writing in numbered units, as data pipelines need it from a message system.
 
 A *reader group* is a durable name that owns a growing, dense sequence of messages of one queue or durable subscription.
 Messages are reserved for it, read as often as one likes, and acknowledged up to a number (`Capability.REPLAY`).
 
-A *staged unit* is a transaction that was made safe under a name instead of being committed; a whole epoch of units
-becomes visible in one step, once, however often that is asked for (`Capability.STAGE`).
+A *staged unit* is a transaction that was stored safely under a name instead of being committed; a whole epoch of units
+becomes visible in one step, once, even if the request is repeated (`Capability.STAGE`).
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """What one reader group reads."""
+    """The source of one reader group."""
 
     name: str
     """1 to 200 characters, unique among the groups of the message system."""
     address: Address
     """The queue; or the topic of the durable subscription."""
     subscription: str | None = None
-    """Topics only: the name of the durable subscription of the connection's client id; made when it is not there."""
+    """Topics only: the name of the durable subscription of the connection's client id; created if it does not exist."""
     selector: str | None = None
     """Only messages that it selects are reserved; the others stay for other consumers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderGroup:
-    """How far one reader group has come. Its messages are numbered from 1, without holes."""
+    """The progress of one reader group. Its messages are numbered from 1, without gaps."""
 
     name: str
     address: Address
@@ -51,7 +51,7 @@ class ReaderGroup:
     client_id: str | None
     selector: str | None
     generation: str
-    """Numbers of different generations have nothing to do with each other: the group was released, or its store replaced."""
+    """Numbers of different generations are unrelated: the group was released, or its store replaced."""
     low: int
     """The highest number that is acknowledged; 0: none."""
     high: int
@@ -60,11 +60,11 @@ class ReaderGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGroup:
-    """A reader group in the hands of who opened it last."""
+    """A reader group opened by its present owner."""
 
     group: ReaderGroup
     fence: int
-    """1 at the first opening of a group, and more with each one after it; calls with an older one raise `FencedError`."""
+    """1 at the first opening of a group, and greater with each later one; calls with an older one raise `FencedError`."""
 
 
 @fact
@@ -73,21 +73,21 @@ class ReservedMessage:
 
     number: int
     envelope: Envelope
-    """It may have expired since it was reserved: it was deliverable then, and a repetition must find it again."""
+    """It may have expired since it was reserved: it was deliverable then, and a repeated read must return it again."""
     count: int
-    """How often it was handed out when it was reserved, this time included."""
+    """How often it was delivered when it was reserved, this time included."""
     redelivered: bool
 
 
 class ReaderGroups(ABC):
-    """The verbs of reader groups. Any thread; those of one group come from one planner and any number of readers."""
+    """The operations on reader groups. Any thread; those of one group are called by one planner and any number of readers."""
 
     @abstractmethod
     def open(self, request: GroupRequest) -> OpenGroup:
-        """Make the group or take it over from who had it open before.
+        """Create the group, or take it over from its present owner.
 
-        Raises `DestinationError`, `InvalidSelectorError`, `AccessDeniedError`; `GroupError` when the group is there and
-        reads something else, or the subscription is and has other terms; `SubscriptionInUseError` when that has a subscriber.
+        Raises `DestinationError`, `InvalidSelectorError`, `AccessDeniedError`; `GroupError` when the group exists and
+        reads something else, or the subscription exists with other terms; `SubscriptionInUseError` when that has a subscriber.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class ReaderGroups(ABC):
         """Number the next deliverable messages so that at most `max_messages` follow `after`; return the highest number.
 
         They are the group's from then on, durably: no other consumer gets them. At most `max_bytes` of bodies and
-        properties, but one message at least. Waits up to `wait_ms` milliseconds, at most 1,000, when nothing is there.
+        properties, but one message at least. Waits up to `wait_ms` milliseconds, at most 1,000, when there is no message.
         Returns ``min(high, after + max_messages)`` without reserving when enough is reserved already.
         Raises `FencedError`; `GroupError` when `after` is not between low and high.
         """
@@ -104,9 +104,9 @@ class ReaderGroups(ABC):
     def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
         """Return messages from ``after + 1``, at most to `upto`, in order: as many as make a page, one at least.
 
-        Empty only when ``after >= upto``. Changes nothing. Raises `GroupError` when the group or generation is not
-        there, when `upto` was never reserved, or when ``after + 1`` was acknowledged already; `ResourceError` when that
-        message cannot be read, and never will be if the message system has set it aside: acknowledging up to it goes on.
+        Empty only when ``after >= upto``. Changes nothing. Raises `GroupError` when the group or generation does not
+        exist, when `upto` was never reserved, or when ``after + 1`` was acknowledged already; `ResourceError` when that
+        message cannot be read, and never will be if the message system has quarantined it: acknowledging up to it remains possible.
         """
 
     @abstractmethod
@@ -118,7 +118,7 @@ class ReaderGroups(ABC):
 
     @abstractmethod
     def release(self, name: str) -> int:
-        """End the group: what it holds goes back to its place, marked redelivered. Return how many messages that were.
+        """End the group: its messages return to their places, marked redelivered. Return how many there were.
 
         Raises `GroupError` when there is no such group.
         """
@@ -133,9 +133,9 @@ class StageName:
     """The name of a staged unit. Two units never have the same name, as each attempt makes its own."""
 
     sink: str
-    """Who writes: 1 to 200 characters, unique among the sinks of the message system."""
+    """The writer: 1 to 200 characters, unique among the sinks of the message system."""
     epoch: int
-    """0 or more; it only grows."""
+    """0 or more; it only increases."""
     partition: int
     attempt: str
     """Any text that no other attempt has, 1 to 100 characters."""
@@ -150,31 +150,31 @@ class StagedUnit:
     staged_ms: int
     """When it was staged, in milliseconds since 1970 UTC."""
     discarded_after_ms: int
-    """When the message system discards it by itself, in milliseconds since 1970 UTC."""
+    """The time when the message system discards it by itself, in milliseconds since 1970 UTC."""
 
 
 class Stages(ABC):
-    """What is done with units that `ProviderSession.stage` made. Any thread."""
+    """The operations on units that `ProviderSession.stage` made. Any thread."""
 
     @abstractmethod
     def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
         """Make exactly `units` visible and set the sink's marker to `epoch`, in one unit of work; discard all other
         units of the sink up to this epoch. Do nothing and return False when the marker is `epoch` already, or beyond: also
-        when this very call was answered by a connection that was lost, and made again by the provider.
+        when the provider repeats this very call after its connection was lost.
 
-        False also means that a promotion which nobody had answered was finished now, with the units that were named then: those of
-        this call wait until they are discarded. An epoch without units only moves the marker. Raises `StageError` when a unit is not there, was staged by
+        False also means that an earlier promotion without an answer was finished now, with the units that were named then: those of
+        this call wait until they are discarded. An epoch without units only moves the marker. Raises `StageError` when a unit does not exist, or was staged by
         another sink or for another epoch: nothing is done then.
         """
 
     @abstractmethod
     def discard(self, units: Sequence[StageName]) -> None:
-        """Drop `units`; those that are not there, or were promoted, are left alone."""
+        """Drop `units`; those that do not exist, or were promoted, are skipped."""
 
     @abstractmethod
     def marker(self, sink: str) -> int | None:
-        """Return the last epoch that was promoted, or None."""
+        """Return the last promoted epoch, or None."""
 
     @abstractmethod
     def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
-        """Return the units that wait, of one sink or of all, by name."""
+        """Return the waiting units, of one sink or of all, by name."""

@@ -1,7 +1,7 @@
-"""The contract between a broker that shows and steers routes, and what runs them: forwarders and routers.
+"""The contract between a broker that manages routes and their runners: forwarders and routers.
 
-A runner is found by the entry-point group ``pyjms.route_runners``, whose name is the kind of route. A broker so manages routes
-without knowing any, and whoever writes a runner knows no broker. All calls may come from any thread.
+A runner is found by the entry-point group ``pyjms.route_runners``, whose name is the kind of route. So brokers manage routes
+without depending on runners, and runners do not depend on brokers. All calls may come from any thread.
 """
 
 from __future__ import annotations
@@ -32,66 +32,66 @@ ENTRY_POINT_GROUP = "pyjms.route_runners"
 
 
 class RouteError(ProviderError):
-    """A route cannot be run as it is described; the text says what to change."""
+    """The settings of a route are invalid; the text says what to change."""
 
     code = "PYJMS-ROUTE"
 
 
 class RouteState(Enum):
-    """Where a running route is."""
+    """The state of a running route."""
 
     RUNNING = "running"
     """It takes messages when there are any."""
     PAUSED = "paused"
-    """Somebody has told it to wait."""
+    """A user has paused it."""
     AWAY = "away"
-    """It waits for a site that is not there, or has no room; what it has taken keeps its place."""
+    """It waits for a site that is unreachable, or has no capacity; messages that it has taken keep their place."""
     FAILED = "failed"
-    """It has ended, as going on is in vain: `RouteStatistics.last_error` says why."""
+    """It has ended, as it cannot continue: `RouteStatistics.last_error` says why."""
     STOPPED = "stopped"
-    """Somebody has ended it."""
+    """A user has stopped it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRequest:
-    """What is to be run."""
+    """The description of a route to run."""
 
     name: str
     settings: Mapping[str, object] = field(repr=False)
-    """What the kind of route asks for, as JSON has it; may hold passwords. The runner checks it."""
+    """The settings of this kind of route, as JSON; may hold passwords. The runner checks it."""
     here: Callable[[ConnectionEvents], ProviderConnection] | None = None
-    """Connects to the broker that asks; None: all sites are named by URLs."""
+    """Connects to the broker that starts the route; None: all sites are given by URLs."""
     clock: Clock
     is_paused: bool = False
     """Whether the route begins paused, and takes no message before `RunningRoute.resume`."""
     on_failure: Callable[[str], None] | None = None
-    """Called once, on the route's thread, when the route has ended by itself, with the reason. It may take its time."""
+    """Called once, on the route's thread, with the reason, when the route has ended by itself. It may take long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteStatistics:
-    """What a route has done since it was started. Times are in milliseconds since 1970 UTC."""
+    """The statistics of a route since it was started. Times are in milliseconds since 1970 UTC."""
 
     state: RouteState
     guarantee: str = "unknown"
     """``once only``, ``at least once``; ``unknown`` before the sites were reached."""
     forwarded: int = 0
-    """Messages that left the source for good."""
+    """Messages that have left the source for good."""
     sent: int = 0
-    """Messages that targets got: several for one with several targets."""
+    """Messages that targets have received: several for one with several targets."""
     undeliverable: int = 0
-    """Messages that were set aside with a reason."""
+    """Messages that were dead-lettered with a reason."""
     expired: int = 0
     waiting: int = 0
-    """Messages that were taken and are not settled yet."""
+    """Messages that were taken and are not yet settled."""
     has_begun: bool = True
-    """Whether it has reached its source, so that what it has not seen is not there. A runner that cannot tell leaves it out."""
+    """Whether it has reached its source, so that messages it has not seen do not exist. A runner that does not know leaves it out."""
     failures: int = 0
-    """Attempts in vain."""
+    """Failed attempts."""
     last_error: str | None = None
     last_error_at_ms: int | None = None
     details: Mapping[str, int] = field(default_factory=dict)
-    """What the kind of route counts beyond that, such as messages by rule."""
+    """Further counts of this kind of route, such as messages by rule."""
 
 
 class RunningRoute(ABC):
@@ -99,19 +99,19 @@ class RunningRoute(ABC):
 
     @abstractmethod
     def pause(self) -> None:
-        """Take no more messages; give back what was taken. May be repeated."""
+        """Take no more messages; release those that were taken. May be repeated."""
 
     @abstractmethod
     def resume(self) -> None:
-        """Go on after `pause`. May be repeated."""
+        """Continue after `pause`. May be repeated."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it, within a second or so also when a site does not answer. May be repeated."""
+        """End it, within about a second even when a site does not answer. May be repeated."""
 
     @abstractmethod
     def statistics(self) -> RouteStatistics:
-        """Return what it has done so far. Never waits."""
+        """Return its statistics so far. Never waits."""
 
 
 class RouteRunner(ABC):
@@ -119,11 +119,11 @@ class RouteRunner(ABC):
 
     @abstractmethod
     def check(self, request: RouteRequest) -> None:
-        """Look whether the settings can be used, without connecting to anything. Raises `RouteError`."""
+        """Check the settings, without connecting to anything. Raises `RouteError`."""
 
     @abstractmethod
     def start(self, request: RouteRequest) -> RunningRoute:
-        """Begin to run a route. Sites need not be there yet. Raises `RouteError`."""
+        """Begin to run a route. Sites may still be unreachable. Raises `RouteError`."""
 
 
 def runner_kinds() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""What commands write: to people, of whom nothing may steer their terminal, and to programs. And with what code they end.
+"""The output of commands: for people, without control sequences for their terminal, and for programs; and exit codes.
 
 All commands use it, those of pyjms, of the bundled broker and of the conformance suite: names, bodies and the texts of errors come
-from clients, files and brokers, which may put escape sequences into them. So nothing that was not written here is shown but
+from clients, files and brokers, which may put escape sequences into them. So all foreign text is shown
 through `escaped`, or as JSON. It needs the extra `cli`.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# rich takes a third of a command's time to import: only what is shown to people pays for it.
+# rich takes a third of a command's time to import: only output for people pays for it.
 
 from pyjms.spi.words import on_one_line
 
@@ -42,27 +42,27 @@ __all__ = [
 ]
 
 FAILED: Final = 1
-"""It broke off, a check failed, or there was nothing to do it with."""
+"""The command was interrupted, a check failed, or a resource was missing."""
 CANNOT_BE_USED: Final = 2
-"""What was asked for cannot be done: options, URL, credentials, a file."""
+"""The request cannot be executed: options, URL, credentials, a file."""
 INTERRUPTED: Final = 130
 """Ctrl-C."""
 
 _WIDEST: Final = 10_000
-"""Columns of what is no terminal: a row stays on one line."""
+"""The width of output that is no terminal: a row stays on one line."""
 _OF_WRITING: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
-    """Return a text as a terminal may show it: characters that could steer it are spelt out, save for the ends of lines and tabs."""
+    """Return a text that is safe for a terminal: control characters are spelt out, except line ends and tabs."""
     return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
 
 
 def escaped(text: str) -> str:
-    """Return a text for rich's markup, as a terminal may show it: no character steers it, and no bracket is markup.
+    """Return a text for rich's markup that is safe for a terminal: no control characters, and no bracket is markup.
 
-    A console that shows it has `emoji=False`: else a queue `key:x` is shown as one with the picture of a key. Of backslashes
+    A console that shows it has `emoji=False`: otherwise a queue `key:x` is shown with the picture of a key. Of backslashes
     before a bracket, and at the end, rich may show one too few or too many; `rich.text.Text` of a `printable` text is exact.
     """
     from rich.markup import escape
@@ -71,18 +71,18 @@ def escaped(text: str) -> str:
 
 
 def results() -> Console:
-    """Return what prints results for people.
+    """Return the console for results for people.
 
-    In a pipe or a file tables are as wide as they need to be, so that who looks for a name there finds it, unless `COLUMNS` says otherwise.
+    In a pipe or a file tables are as wide as they need to be, so that names in them can be searched for, unless `COLUMNS` is set.
     """
     from rich.console import Console
     from rich.table import Table
 
     class Wide(Console):
-        """Prints for a pipe or a file."""
+        """A console for a pipe or a file."""
 
         def print(self, *objects: Any, **options: Any) -> None:
-            """Print; of tables no blanks behind the last word: `less` would show empty lines for them."""
+            """Print; without blanks at the ends of table lines, for which `less` would show empty lines."""
             if not isinstance(objects[0] if objects else None, Table):
                 super().print(*objects, **options)
                 return
@@ -98,9 +98,9 @@ def results() -> Console:
 
 
 def listing(*headings: str, whole: Collection[str] = ()) -> Table:
-    """Return an empty table without lines, of which nothing is cut off: where it is too narrow, cells go on beneath.
+    """Return an empty table without lines, in which nothing is cut off: where it is too narrow, cells are wrapped.
 
-    `whole`: the headings of columns that are not broken at all; their cells are short.
+    `whole`: the headings of columns that are never wrapped; their cells are short.
     """
     from rich.table import Table
 
@@ -111,16 +111,16 @@ def listing(*headings: str, whole: Collection[str] = ()) -> Table:
 
 
 def note(text: str, *, style: str = "") -> None:
-    """Tell people something that is not the result, on standard error."""
+    """Print a text for people that is not the result, on standard error."""
     from rich.console import Console
     from rich.text import Text
 
-    # A `Text` is no markup: brackets in it are shown as they are.
+    # A `Text` has no markup: brackets in it are shown as they are.
     Console(stderr=True).print(Text(printable(text), style), soft_wrap=True)
 
 
 def complain(who: str, text: str) -> None:
-    """Tell people on standard error why a command ends; `who`: its words, as ``pyjms send``."""
+    """Print on standard error why a command ends; `who`: the command's words, as ``pyjms send``."""
     from rich.console import Console
     from rich.text import Text
 
@@ -128,21 +128,21 @@ def complain(who: str, text: str) -> None:
 
 
 def put_json(value: Any, *, is_line: bool = False) -> None:
-    """Print a result for programs: one document, or one of several lines, each at once. Nothing in it steers a terminal."""
+    """Print a result for programs: one document, or one line of several, each at once. It contains no control characters."""
     text = json.dumps(value, indent=None if is_line else 2, ensure_ascii=False)
-    # JSON itself escapes what is below a blank alone; U+009B begins a command to a terminal as ESC [ does.
+    # JSON itself escapes only characters below a blank; U+009B begins a command to a terminal as ESC [ does.
     sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     if is_line:
         sys.stdout.flush()
 
 
 def is_of_writing(error: OSError) -> bool:
-    """Whether a write to what is open has failed: the disk is full, or the reader has gone. What could not be opened has a name."""
+    """Return whether a write to an open file has failed: the disk is full, or the reader is gone. An error of opening has a file name."""
     return error.filename is None and error.errno in _OF_WRITING
 
 
 def flush_error() -> OSError | None:
-    """Write what standard output still has to; return why that fails, or None."""
+    """Write the buffered standard output; return why that fails, or None."""
     if sys.stdout is None:  # the command was started with it closed: whoever did so wants no result
         return None
     try:
@@ -153,11 +153,11 @@ def flush_error() -> OSError | None:
 
 
 def end_output(error: OSError) -> None:
-    """Say why a result was not written, and let go of what is left of it.
+    """Report why a result was not written, and drop the rest of it.
 
-    Nothing is said where its reader has gone, as `head` does: that one has seen enough.
+    Nothing is reported if its reader has gone, as with `head`: it needs no more.
     """
-    # Python flushes standard output at its end, and would report the same error once more, with a traceback.
+    # Python flushes standard output at its end, and would report the same error again, with a traceback.
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     if error.errno != errno.EPIPE:

@@ -1,6 +1,6 @@
-"""TLS, and wrong ports, of the commands that ask a broker's http port: whom to trust, and what to alter when the two do not understand each other.
+"""TLS trust, and explanations of TLS errors and wrong ports, for the commands that connect to a broker's http port.
 
-Both clients of such ports use it, `pyjms story` here and `pyjms manage` of the bundled broker, so it knows the SPI's errors alone.
+Both clients of such ports use it, `pyjms story` here and `pyjms manage` of the bundled broker, so it uses only the SPI's errors.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PATIENCE_S: Final = 5.0
 
 
 class TrustError(ProviderError):
-    """Trying again is in vain: the URL or ``--ca-file`` does not fit the port, or the file is none."""
+    """A retry cannot succeed: the URL or ``--ca-file`` does not fit the port, or the file is no CA file."""
 
     code = "PYJMS-REST-TRUST"
 
 
 def trusting(ca_file: Path | None) -> ssl.SSLContext:
-    """Return what checks a broker's certificate; `ca_file` None: by the system's authorities. Raises `TrustError`."""
+    """Return the context that verifies a broker's certificate; `ca_file` None: by the system's authorities. Raises `TrustError`."""
     if ca_file is None:
         return ssl.create_default_context()
     try:
@@ -42,10 +42,10 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
 def explained(
     error: OSError | HTTPException, place: str, host: str, port: int | None, ca_file: Path | None
 ) -> TrustError | None:
-    """Return what `error` means where TLS was the matter, or the port is one of something else; None: another thing was.
+    """Return the explanation of `error` if TLS caused it, or the port belongs to another service; None: another cause.
 
-    `place`: the beginning of the URL, as the user knows it. Where a port without TLS was expected it is asked, for some seconds
-    at most, whether it speaks TLS.
+    `place`: the beginning of the URL, as the user knows it. A port expected to be without TLS is probed, for some seconds
+    at most, for TLS.
     """
     scheme, _, rest = place.partition("://")
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -62,7 +62,7 @@ def explained(
         )
     if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
         return TrustError(f"{place} answers, but not in HTTP; name the http port of the broker")
-    # A port with TLS ends a connection that does not begin with a handshake: only then is it asked.
+    # A port with TLS closes a connection that does not begin with a handshake: only then is it probed.
     is_cut_off = isinstance(error, (HTTPException, ConnectionResetError, BrokenPipeError))
     if scheme == "http" and is_cut_off and _speaks_tls(host, port or 80):
         return TrustError(f"{place} speaks TLS; write https://{rest}, and say whom to trust: --ca-file FILE")
@@ -70,7 +70,7 @@ def explained(
 
 
 def _speaks_tls(host: str, port: int) -> bool:
-    """Return whether a port answers to TLS. Nothing is told to it, so its certificate need not be checked."""
+    """Return whether a port speaks TLS. No data is sent to it, so its certificate need not be checked."""
     context = ssl.create_default_context()
     # The order matters: `ssl` refuses CERT_NONE while names are checked.
     context.check_hostname = False

@@ -1,7 +1,7 @@
-"""Typed values as text: the letters of Java's types, and what stands beside them.
+"""Typed values as text: a letter for each of Java's types, with the value beside it.
 
 ``Z B S I J F D C`` are Java's primitive types, ``T`` a string, ``X`` bytes, ``N`` null; ``U`` is a string and ``K`` a char
-that plain text cannot carry. Reading never trusts: whatever does not fit its letter is a `ValueError`.
+that plain text cannot carry. Reading is strict: a value that does not fit its letter is a `ValueError`.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def float_text(value: float) -> str:
 
 
 def base64_of_text(text: str) -> str:
-    """Return any text, with NUL and halves of surrogate pairs, in characters that nobody minds."""
+    """Return any text, with NUL and halves of surrogate pairs, as base64 characters, which are safe everywhere."""
     return b64encode(text.encode("utf-8", "surrogatepass")).decode()
 
 
 def text_of_base64(text: str) -> str:
-    """Return what `base64_of_text` was given. Raises `ValueError`."""
+    """Return the argument of `base64_of_text`. Raises `ValueError`."""
     return bytes_of_base64(text).decode("utf-8", "surrogatepass")
 
 
@@ -133,7 +133,7 @@ READERS: Mapping[str, Callable[[str], Stored]] = {
     "X": bytes_of_base64,
     "N": _null,
 }
-"""By letter: from the text to the stored value; each raises `ValueError` for what does not fit."""
+"""By letter: from the text to the stored value; each raises `ValueError` for a text that does not fit."""
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -166,7 +166,7 @@ _JSON: Mapping[type, Callable[[Any], object]] = {
 
 
 def is_unicode(text: str) -> bool:
-    """Say whether `text` can be written in UTF-8: half of a surrogate pair cannot."""
+    """Return whether `text` can be written in UTF-8: half of a surrogate pair cannot."""
     if text.isascii():
         return True
     try:
@@ -178,8 +178,8 @@ def is_unicode(text: str) -> bool:
 
 def write_map(entries: Mapping[str, Stored]) -> str:
     """Return the body of a map. Raises `KeyError` for a value that no message holds."""
-    # The usual text is tried first, as hardly any has half of a surrogate pair: all are looked
-    # at in one step afterwards.
+    # The usual text is tried first, as hardly any has half of a surrogate pair: all are checked
+    # in one step afterwards.
     text = _dumps([[name, *_typed(value)] for name, value in entries.items()])
     return text if is_unicode(text) else _dumps([_spelled_out(name, value) for name, value in entries.items()])
 
@@ -191,7 +191,7 @@ def write_stream(values: tuple[Stored, ...]) -> str:
 
 
 def read_map(text: str) -> dict[str, Stored]:
-    """Return what `write_map` was given. Raises `ValueError`, `TypeError`, `KeyError`, `RecursionError` for what is no such text."""
+    """Return the argument of `write_map`. Raises `ValueError`, `TypeError`, `KeyError`, `RecursionError` for any other text."""
     entries: dict[str, Stored] = {}
     for entry in _list(json.loads(text)):
         # A fourth part says that the name is in base64, as UTF-8 cannot hold it.
@@ -203,7 +203,7 @@ def read_map(text: str) -> dict[str, Stored]:
 
 
 def read_stream(text: str) -> tuple[Stored, ...]:
-    """Return what `write_stream` was given. Raises as `read_map`."""
+    """Return the argument of `write_stream`. Raises as `read_map`."""
     values = []
     for element in _list(json.loads(text)):
         letter, value = _list(element)
@@ -217,7 +217,7 @@ def _typed(value: Stored) -> list[object]:
 
 
 def _typed_spelled_out(value: Stored) -> list[object]:
-    """Return `value` so that no half of a surrogate pair is in it."""
+    """Return `value` in a form without halves of surrogate pairs."""
     if type(value) is Char:
         return ["K", ord(value)]
     if type(value) is str and not is_unicode(value):
@@ -238,7 +238,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _read_value(letter: str, value: object) -> Stored:
-    """Return the stored value that stands as `value` in JSON. Raises `ValueError`, `KeyError`, `TypeError`."""
+    """Return the stored value of the JSON value `value`. Raises `ValueError`, `KeyError`, `TypeError`."""
     if letter == "N" and value is None:
         return None
     if letter == "Z":

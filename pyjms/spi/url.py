@@ -1,4 +1,4 @@
-"""Provider URLs: `SCHEME://HOST[:PORT][/PATH][?OPTION=VALUE&…]`, taken apart once and checked by who uses the parts."""
+"""Provider URLs: `SCHEME://HOST[:PORT][/PATH][?OPTION=VALUE&…]`, parsed once; the users of the parts check them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ProviderUrl:
 
     @classmethod
     def parse(cls, text: str) -> ProviderUrl:
-        """Parse `text`. Raises `UrlError` that says what is wrong and shows a URL that works."""
+        """Parse `text`. Raises `UrlError` that explains the problem and shows a URL that works."""
         example = "a working example is vm://shop or stomp://127.0.0.1:61613"
         try:
             parts = urlsplit(text)
-            # The property raises ValueError for what is no port, so it is read within the `try`.
+            # The property raises ValueError for an invalid port, so it is read within the `try`.
             port = parts.port
             host = _host_as_written(parts.netloc)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Words of texts for people, which all parts of pyjms write alike, and the version that they call themselves."""
+"""Texts for people in the same form in all parts of pyjms, and the version of pyjms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 _CARET: Final = re.compile(r"\n  (.*)\n  ( *)\^\s*$")
-"""How `InvalidSelectorError` ends: the selector, or a part of it, and a caret beneath the place."""
+"""The end of `InvalidSelectorError`: the selector, or a part of it, and a caret beneath the place."""
 
 _PREFIXES: Final = ("Value error, ", "Assertion failed, ", "Input ")
 
@@ -42,19 +42,19 @@ _WORDS: Final = (
 
 
 def counted(number: int, noun: str, many: str | None = None) -> str:
-    """Return so many of something: ``1 message``, ``2,000 messages``. `many`: the plural, if it is not `noun` with an s."""
+    """Return a number with its noun: ``1 message``, ``2,000 messages``. `many`: the plural, if it is not `noun` with an s."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def on_one_line(text: str) -> str:
-    """Return the text of an error on one line. The line with a caret that stands beneath a selector becomes a caret within it."""
+    """Return the text of an error on one line. A line with a caret beneath a selector becomes a caret within the selector."""
     # The caret points at a place of the line above it, which is lost when both become one line.
     marked = _CARET.sub(lambda found: f", at ^ in: {found[1][: len(found[2])]}^{found[1][len(found[2]) :]}", text)
     return " ".join(marked.split())
 
 
 def rounded(number: float) -> str:
-    """Return a measured number as people read it: three figures of it, or all before the point: ``0.168``, ``2.73``, ``1,340``."""
+    """Return a measured number for people: with three significant figures, or all before the point: ``0.168``, ``2.73``, ``1,340``."""
     # Zero has no logarithm, and from 100 on no decimals are shown.
     if not number or abs(number) >= 100:
         return f"{number:,.0f}"
@@ -79,14 +79,14 @@ def span_text(ms: float) -> str:
 
 
 def said_by_system(error: BaseException) -> str:
-    """Return what an error of the system says, without its number, which tells people nothing."""
+    """Return the text of a system error, without its number, which means nothing to people."""
     return _NUMBER.sub("", str(error)) or type(error).__name__
 
 
 def plain_words(text: str) -> str:
-    """Return what pydantic says of a value in words of people who do not program.
+    """Return pydantic's text about a value in plain words.
 
-    It reads the arguments of commands, too, where typer uses it.
+    It also applies to arguments of commands, where typer uses pydantic.
     """
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
@@ -97,13 +97,13 @@ def plain_words(text: str) -> str:
 
 
 REASON_MAX = 1_000
-"""So many characters a reason has at most: a dead letter carries it, and a frame of STOMP must hold it."""
+"""The most characters of a reason: a dead letter carries it, and a frame of STOMP must hold it."""
 
 
 def reason_of(error: BaseException) -> str:
     """Return the class and the text of `error`, cut after `REASON_MAX` characters. Raises nothing.
 
-    What UTF-8 cannot hold, and NUL, which ends a frame, are spelled out.
+    Characters that UTF-8 cannot hold, and NUL, which ends a frame, are spelt out.
     """
     # The class comes first: many errors have a text that means little without it, such as KeyError('x').
     name = type(error).__name__
@@ -120,7 +120,7 @@ DISTRIBUTION: Final = "pyjms-messaging"
 
 
 def installed_version() -> str:
-    """Return the version of pyjms that is installed; "0" when it runs from a source tree that is not. Looks on the disk."""
+    """Return the version of pyjms that is installed; "0" when it runs from a source tree that is not installed. Reads the disk."""
     from importlib import metadata  # takes long to import
 
     try:

@@ -1,7 +1,7 @@
-"""The contract between a broker that shows and steers workflows, and what knows their store.
+"""The contract between a broker that shows and controls workflows, and the code that knows their store.
 
-Who opens such a store is found by the entry-point group ``pyjms.workflow_stores``, whose name is the kind of store. A broker so shows
-workflows without knowing any engine, and engines know no broker. All calls may come from any thread, and may wait for a database.
+Openers of such stores are found by the entry-point group ``pyjms.workflow_stores``, whose name is the kind of store. So a broker shows
+workflows without depending on an engine, and engines do not depend on a broker. All calls may come from any thread, and may wait for a database.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ENTRY_POINT_GROUP = "pyjms.workflow_stores"
 
 
 class WorkflowError(ProviderError):
-    """What is asked of a workflow cannot be done as asked; the text says what to change."""
+    """A request for a workflow cannot be executed; the text says what to change."""
 
     code = "PYJMS-WORKFLOW"
 
@@ -55,13 +55,13 @@ class UnknownWorkflowError(WorkflowError):
 
 
 class WorkflowStateError(WorkflowError):
-    """The instance stands where that means nothing: nothing was done."""
+    """The instance's state does not allow the request: nothing was done."""
 
     code = "PYJMS-WORKFLOW-STATE"
 
 
 class WorkflowChangedError(WorkflowError):
-    """The instance has gone on since somebody looked at it: nothing was done."""
+    """The instance has changed since the caller read it: nothing was done."""
 
     code = "PYJMS-WORKFLOW-CHANGED"
 
@@ -73,11 +73,11 @@ class WorkflowStoreError(ResourceError):
 
 
 class WorkflowStatus(Enum):
-    """Where an instance stands."""
+    """The state of an instance."""
 
     RUNNING = "running"
     COMPENSATING = "compensating"
-    """It goes backward: what was done is undone."""
+    """It goes backward: completed steps are undone."""
     PARKED = "parked"
     """It waits for a person."""
     COMPLETED = "completed"
@@ -85,7 +85,7 @@ class WorkflowStatus(Enum):
 
 
 class InstanceOrder(Enum):
-    """How instances are listed."""
+    """The order of a list of instances."""
 
     BY_ID = "id"
     NEWEST_FIRST = "newest"
@@ -94,16 +94,16 @@ class InstanceOrder(Enum):
 
 
 class SteeringCommand(Enum):
-    """What a person asks of an instance."""
+    """A user's command to an instance."""
 
     RETRY = "retry"
     """Of a parked one: try the step, or its compensation, again."""
     SKIP = "skip"
     """Of a parked one: go on as if it had been done by hand."""
     PARK = "park"
-    """Stop until somebody retries it."""
+    """Stop until a user retries it."""
     CANCEL = "cancel"
-    """Go backward: undo what was done."""
+    """Go backward: undo the completed steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +113,11 @@ class WorkflowStep:
     name: str
     queue: str
     compensation: str | None
-    """The queue of the work that undoes it; None: nothing does."""
+    """The queue of the work that undoes it; None: there is none."""
     state: str
-    """What others see of the business once it is done."""
+    """The state of the business that others see once the step is done."""
     timeout_ms: int
-    """How long an answer may take."""
+    """The time allowed for an answer."""
     retries: int
     on_timeout: str
     """``compensate``, or ``park``."""
@@ -141,13 +141,13 @@ class WorkflowNote:
     at_ms: int
     what: str
     step: str
-    """Empty: of the instance as a whole."""
+    """Empty: it concerns the instance as a whole."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRequest:
-    """A message by which a step, or its compensation, is asked for; it has this JMSCorrelationID, as its reply has."""
+    """A message that requests a step, or its compensation; its reply has the same JMSCorrelationID."""
 
     step: str
     queue: str
@@ -165,33 +165,33 @@ class WorkflowInstance:
     version: int
     status: WorkflowStatus
     step: str
-    """The one that is asked for, or compensated, or that it was parked at; empty: it has ended."""
+    """The step in progress, being compensated, or at which it was parked; empty: it has ended."""
     is_backward: bool
-    """Whether it undoes what was done, or was parked while it did."""
+    """Whether it undoes completed steps, or was parked while it did."""
     attempt: int
     attempts_max: int
-    """So many times a step is asked for before its time is up."""
+    """The most attempts of a step before its time is up."""
     visible_state: str
-    """What others may see of the business; empty once it goes backward."""
+    """The state of the business that others may see; empty once it goes backward."""
     due_at_ms: int | None
-    """When the answer is overdue; None: nothing is waited for."""
+    """The time when the answer is overdue; None: no answer is expected."""
     changed_at_ms: int
     revision: int
-    """Grows with each change."""
+    """Increases with each change."""
     reason: str
     """Why it goes backward, or was parked."""
     data: Mapping[str, Any] = field(repr=False)
-    """What its steps know of each other; JSON's values."""
+    """The data that its steps share; JSON's values."""
     notes: Sequence[WorkflowNote]
     requests: Sequence[WorkflowRequest]
-    """The messages that its steps were asked with."""
+    """The messages that requested its steps."""
     selector: str
-    """By which its messages are found in queues: requests, their replies, and events."""
+    """The selector of its messages in queues: requests, their replies, and events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceQuery:
-    """Which instances are wanted; None: all."""
+    """A condition for instances; None: all."""
 
     workflow: str | None = None
     status: WorkflowStatus | None = None
@@ -202,14 +202,14 @@ class InstanceQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowBookRequest:
-    """What is to be opened."""
+    """The description of a store to open."""
 
     url: str = field(repr=False)
-    """Of the database, as SQLAlchemy writes it; may hold a password."""
+    """The URL of the database in SQLAlchemy's form; may hold a password."""
     events: str
-    """The queue of events that the engines share; steps answer to it."""
+    """The queue of events that the engines share; replies of steps go there."""
     here: Callable[[ConnectionEvents], ProviderConnection]
-    """Connects to the broker that asks, where the queues of steps are."""
+    """Connects to the broker that opens the store, where the queues of steps are."""
     clock: Clock
 
 
@@ -222,15 +222,15 @@ class WorkflowBook(ABC):
 
     @abstractmethod
     def counts(self) -> Mapping[str, Mapping[WorkflowStatus, int]]:
-        """Return how many instances each definition has of each status; what there is none of may be missing."""
+        """Return the number of each definition's instances by status; counts of 0 may be missing."""
 
     @abstractmethod
     def instances(self, query: InstanceQuery) -> Sequence[WorkflowInstance]:
-        """Return some of the instances."""
+        """Return a page of the instances."""
 
     @abstractmethod
     def count(self, query: InstanceQuery) -> int:
-        """Return how many there are, whatever offset and limit are."""
+        """Return the number of all that match, regardless of offset and limit."""
 
     @abstractmethod
     def instance_ids(self) -> Sequence[str]:
@@ -246,21 +246,21 @@ class WorkflowBook(ABC):
 
     @abstractmethod
     def picture_of(self, instance_id: str) -> str:
-        """Return where an instance stands, as SVG without scripts. Raises `UnknownWorkflowError`."""
+        """Return a picture of an instance's position, as SVG without scripts. Raises `UnknownWorkflowError`."""
 
     @abstractmethod
     def steer(
         self, instance_id: str, command: SteeringCommand, *, reason: str, by: str, revision: int | None = None
     ) -> WorkflowInstance:
-        """Have an instance do as a person says, and return it. `revision`: only if that is still its own.
+        """Give an instance a user's command, and return it. `revision`: only if that is still its own.
 
-        Raises `UnknownWorkflowError`, `WorkflowStateError`, `WorkflowChangedError`, and what the broker raises when it
-        cannot be sent to.
+        Raises `UnknownWorkflowError`, `WorkflowStateError`, `WorkflowChangedError`, and the broker's errors when a message
+        cannot be sent.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close what is open. May be repeated."""
+        """Close the store. May be repeated."""
 
 
 class WorkflowBookOpener(ABC):
@@ -268,7 +268,7 @@ class WorkflowBookOpener(ABC):
 
     @abstractmethod
     def check(self, url: str) -> None:
-        """Look whether a URL can be one of a store, without connecting to anything. Raises `WorkflowError`."""
+        """Check the form of a URL, without connecting to anything. Raises `WorkflowError`."""
 
     @abstractmethod
     def open(self, request: WorkflowBookRequest) -> WorkflowBook:
@@ -276,7 +276,7 @@ class WorkflowBookOpener(ABC):
 
 
 def find_opener(kind: str) -> WorkflowBookOpener:
-    """Return what opens stores of a kind. Raises `WorkflowError` when none is installed, or it cannot be made."""
+    """Return the opener of a kind of stores. Raises `WorkflowError` when none is installed, or it cannot be made."""
     for point in entry_points(group=ENTRY_POINT_GROUP, name=kind):
         where = f"what opens stores of workflows of the kind {kind!r}"
         return make(point, WorkflowBookOpener, where, WorkflowError, "install what it needs")  # type: ignore[type-abstract]

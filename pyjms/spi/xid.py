@@ -1,4 +1,4 @@
-"""The name of one branch of a distributed transaction, and what may be wrong with it (X/Open XA; JMS 1.1 §8)."""
+"""The name of a branch of a distributed transaction, and the failures of calls for it (X/Open XA; JMS 1.1 §8)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Xid:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the branch that `str` wrote. Raises `ValueError`."""
+        """Return the branch of a text that `str` returned. Raises `ValueError`."""
         try:
             format_id, global_transaction_id, branch_qualifier = text.split(":")
             return cls(int(format_id), bytes.fromhex(global_transaction_id), bytes.fromhex(branch_qualifier))
@@ -46,13 +46,13 @@ class BranchFailure(Enum):
     """Why a call for a branch of a distributed transaction failed; the values are X/Open XA's codes."""
 
     RETRY = 4
-    """It could not be committed now; it is prepared as before, and the same call may succeed later."""
+    """It could not be committed now; it is still prepared, and the same call may succeed later."""
     HEURISTICALLY_ROLLED_BACK = 6
     HEURISTICALLY_COMMITTED = 7
-    """An operator decided, and the coordinator must say that it knows (`ProviderSession.xa_forget`)."""
+    """An operator decided, and the coordinator must acknowledge that (`ProviderSession.xa_forget`)."""
     ROLLED_BACK = 100
     TIMED_OUT = 106
-    """It was rolled back: for a reason that is told, or because its time was over."""
+    """It was rolled back: for the given reason, or because its time was over."""
     FAILED = -3
     UNKNOWN = -4
     """There is no such branch."""
@@ -61,7 +61,7 @@ class BranchFailure(Enum):
     PROTOCOL = -6
     """The call came at a wrong time."""
     UNREACHABLE = -7
-    """The provider cannot do it, or does not know whether it did; the branch is as it was."""
+    """The provider cannot do it, or does not know whether it did; the branch is unchanged."""
     DUPLICATE = -8
     """There is such a branch already."""
     OUTSIDE = -9

@@ -523,7 +523,7 @@ def _unknown_kind(category: str) -> type[ConfiguredObject]:
 
 
 def _configured_class(category: str, type_name: Any) -> tuple[str, type[ConfiguredObject]]:
-    """Return the class of a category that is configured. Raises `UnknownCategoryError`, `NotChangeableError`."""
+    """Return the type and the class of an object that is to be configured. Raises `UnknownCategoryError`, `NotChangeableError`."""
     found, kind = tree.class_of(category, None if type_name is None else str(type_name))
     if not issubclass(kind, ConfiguredObject):
         raise NotChangeableError(f"a {category} cannot be created; it comes by itself")
