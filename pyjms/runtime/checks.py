@@ -1,4 +1,4 @@
-"""What applications hand in, checked: listeners, which become callables, and what a consumer may ask for (JMS 1.1 §4.5, §6.11.1, §8.2)."""
+"""Checks of arguments from applications: listeners, which become callables, and the terms of a consumer (JMS 1.1 §4.5, §6.11.1, §8.2)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def message_callback(listener: MessageListenerLike, *, awaits: bool = False) -> Callable[[Message], Any]:
-    """Return what to call with a message. Raises IllegalArgumentException for what cannot be called with one.
+    """Return the callable for a message. Raises IllegalArgumentException for a listener that cannot be called with one.
 
     `awaits`: the caller awaits a coroutine that the listener returns.
     """
@@ -38,7 +38,7 @@ def message_callback(listener: MessageListenerLike, *, awaits: bool = False) -> 
 
 
 def exception_callback(listener: ExceptionListenerLike, *, awaits: bool = False) -> Callable[[JMSException], Any]:
-    """Return what to call with an exception. Raises IllegalArgumentException for what cannot be called with one."""
+    """Return the callable for an exception. Raises IllegalArgumentException for a listener that cannot be called with one."""
     return _callback(listener, "exception", awaits, "on_exception", "onException")
 
 
@@ -50,7 +50,7 @@ def check_implementation(given: object) -> None:
 
 def _callback(listener: object, argument: str, awaits: bool, *names: str) -> Callable[[Any], Any]:
     what = f"{argument} listener"
-    # A class is callable, too: each message would make an object of it, and nothing else.
+    # A class is callable, too: each message would only make an object of it.
     if isinstance(listener, type) and any(
         name in vars(base) for base in listener.__mro__ for name in (*names, "__call__")
     ):
@@ -100,9 +100,9 @@ def subscribe_request(
     no_local: bool = False,
     durable_name: str | None = None,
 ) -> SubscribeRequest:
-    """Return what to ask the provider for.
+    """Return the request to the provider.
 
-    Raises `InvalidDestinationException`, `InvalidSelectorException`; `JMSException` for what the provider lacks.
+    Raises `InvalidDestinationException`, `InvalidSelectorException`; `JMSException` for a missing capability of the provider.
     """
     address = address_of(destination)
     if selector:
@@ -115,7 +115,7 @@ def subscribe_request(
         return SubscribeRequest(
             address=address,
             selector=selector_of(selector),
-            # JMS 1.1 has no_local for topics alone (§6.11): with a queue it is ignored.
+            # JMS 1.1 has no_local for topics only (§6.11): with a queue it is ignored.
             no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
             durable_name=durable_name,
             priority=connection.consumer_priority,
@@ -125,7 +125,7 @@ def subscribe_request(
 def selector_of(text: str | None) -> Selector | None:
     """Return the selector of `text`; None and "" mean: no selector (JMS 1.1 §3.8.1.1).
 
-    Raises `InvalidSelectorException` for what is no text, `InvalidSelectorError` for one that is no selector.
+    Raises `InvalidSelectorException` for a value that is no text, `InvalidSelectorError` for a text that is no selector.
     """
     if text is not None and not isinstance(text, str):
         raise InvalidSelectorException(f"a selector is a str, or None for none, not {type(text).__name__}")
@@ -133,7 +133,7 @@ def selector_of(text: str | None) -> Selector | None:
 
 
 def check_durable(connection: ConnectionContract, topic: Topic, name: str, what: str) -> None:
-    """Raise unless `what`, a subscriber called `name` to `topic`, may be created on this connection (§6.3, §6.11.1).
+    """Raise unless a subscriber called `name` to `topic` may be created on this connection (§6.3, §6.11.1); `what` names it in errors.
 
     Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier, `JMSException`.
     """

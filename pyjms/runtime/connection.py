@@ -100,7 +100,7 @@ _MODES = {
 }
 
 _KEPT_MAX, _KEPT_LENGTH_MAX = 1024, 256
-"""How many destinations of received messages a connection keeps, and of names how long: senders choose them."""
+"""The most destinations of received messages that a connection caches, and the greatest length of their names: senders choose them."""
 
 
 class JmsConnection(Connection):
@@ -116,7 +116,7 @@ class JmsConnection(Connection):
         max_unacknowledged: int = 0,
         consumer_priority: int = 0,
     ) -> None:
-        """Connect. Raises what `Provider.connect` raises, mapped."""
+        """Connect. Raises the errors of `Provider.connect`, mapped."""
         self.clock: Clock = request.clock
         self.trusted = trusted
         self.max_unacknowledged = max_unacknowledged
@@ -125,7 +125,7 @@ class JmsConnection(Connection):
         self._state = State.STOPPED
         self._used = False
         self._client_id = request.client_id
-        # Linked lists with a look-up: of thousands each one leaves as quickly, and the last one is found at once.
+        # Linked lists with a look-up: of thousands each one is removed as quickly, and the last one is found at once.
         self._sessions: OrderedDict[JmsSession, None] = OrderedDict()
         self._consumers: OrderedDict[JmsConnectionConsumer, None] = OrderedDict()
         self._numbers = count(1)
@@ -165,7 +165,7 @@ class JmsConnection(Connection):
         try:
             with mapped_errors:
                 self._provider.set_client_id(client_id)
-        # A client id that was refused, as another connection has it, leaves room for another attempt.
+        # A client id that was refused, as another connection has it, allows another attempt.
         except Exception:
             self._client_id = None
             raise
@@ -216,7 +216,7 @@ class JmsConnection(Connection):
             with suppress(ProviderError):  # why nobody has it says more
                 provider_session.close()
             raise
-        # The session is in the list before it begins to deliver: a stop that comes between the two finds it.
+        # The session is in the list before it begins to deliver: a stop between the two finds it.
         self._take_in(session, self._sessions)
         session.begin_delivery()
         return session
@@ -273,12 +273,12 @@ class JmsConnection(Connection):
         return consumer
 
     def _take_in(self, part: _Part, parts: OrderedDict[Any, None]) -> None:
-        """Have a new part among the others of its kind. Raises IllegalStateException, and ends it, if the connection was closed meanwhile."""
+        """Add a new part to the others of its kind. Raises IllegalStateException, and ends it, if the connection was closed meanwhile."""
         with self._lock:
             is_late = self._state is State.CLOSED
             if not is_late:
                 parts[part] = None
-        # The shutdown runs without the lock: it may wait for a listener that needs the lock to go on.
+        # The shutdown runs without the lock: it may wait for a listener that needs the lock to continue.
         if is_late:
             part.shut_down()
             self._check_open()
@@ -310,18 +310,18 @@ class JmsConnection(Connection):
     def stop(self) -> None:
         self._use()
         self._refuse_in_listener("stop")
-        # The gates are shut before the provider is told: messages that it still delivers meanwhile pass none of them.
+        # The gates are shut before the provider is told: messages that it still delivers meanwhile do not pass them.
         sessions = self._halt()
         try:
             self._tell_provider()
-        # The wait comes even if the provider could not be told: no listener runs any more when stop
+        # The wait is needed even if the call of the provider failed: no listener runs any more when stop
         # has returned (§4.3.4).
         finally:
             for session in sessions:
                 session.wait_for_listeners()
 
     def _tell_provider(self) -> None:
-        """Have the provider deliver, or not, as the connection's state is."""
+        """Start or stop the provider's delivery, according to the connection's state."""
         with mapped_errors:
             while True:
                 is_started = self.is_started
@@ -329,17 +329,17 @@ class JmsConnection(Connection):
                     self._provider.start()
                 else:
                     self._provider.stop()
-                # Another thread may have changed the state during the call: its own call may have come
-                # first, and this one would win.
+                # Another thread may have changed the state during the call: its own call may have been
+                # earlier, and this one would win.
                 if is_started is self.is_started:
                     return
 
     def _halt(self) -> list[JmsSession]:
-        """Let no message through from now on; return the sessions. Raises IllegalStateException when the connection is closed."""
+        """Stop letting messages through; return the sessions. Raises IllegalStateException when the connection is closed."""
         with self._lock:
             self._state = next_state(self._state, Event.STOP, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
-        # Connection consumers come first, as they load messages into the sessions.
+        # Connection consumers first, as they load messages into the sessions.
         for consumer in consumers:
             consumer.pause_delivery()
         for session in sessions:
@@ -367,28 +367,28 @@ class JmsConnection(Connection):
         errors.raise_first()
 
     def _end_delivery(self) -> None:
-        """Let no more messages through, and wait for all listeners: until then every session serves them (§4.3.5)."""
+        """Stop letting messages through, and wait for all listeners: until then every session serves them (§4.3.5)."""
         with self._lock:
             sessions, consumers = list(self._sessions), list(self._consumers)
         for consumer in consumers:
             consumer.pause_delivery()
         # All gates are shut before the first wait: a listener may run for long, and the other
-        # sessions must begin no new one.
+        # sessions must not start one.
         for session in sessions:
             session.end_delivery()
         for session in sessions:
             session.gate.wait_until_quiet()
 
     def _next_to_close(self, seen: AbstractSet[_Part]) -> _Part | None:
-        """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection."""
+        """Return a part that is still open, which leaves the lists by itself; None when all parts, and so the connection, are closed."""
         with self._lock:
             parts: chain[_Part] = chain(reversed(self._consumers), reversed(self._sessions))
             for part in parts:
-                # A part that was seen and has not left is being closed by this very thread: a signal's
-                # handler closes the connection in the midst.
+                # A part that was seen and is still in a list is being closed by this very thread: a signal's
+                # handler closes the connection meanwhile.
                 if part not in seen:
                     return part
-            # The state changes in the hold of the lock that found nothing: a session that is opened
+            # The state changes in the same hold of the lock that found nothing: a session that is opened
             # later finds the connection closed (`_take_in`).
             self._state = next_state(self._state, Event.FINISH, "connection")
             return None
@@ -400,12 +400,12 @@ class JmsConnection(Connection):
             # it would wait for the listener that calls it
             raise IllegalStateException(f"a listener cannot {what} its own connection: it would wait for itself")
 
-    # What the provider tells
+    # Notifications of the provider
 
     def on_exception(self, error: ProviderError) -> None:
-        """Wake all who wait, then tell the exception listener on its own thread (§4.3.8)."""
+        """Wake all waiting threads, then call the exception listener on its own thread (§4.3.8)."""
         if isinstance(error, ConnectionLostError):
-            # The loss is noted before anybody is woken: a receive that wakes looks at it.
+            # The loss is noted before any thread is woken: a receive that wakes checks it.
             self.lost = error
             with self._lock:
                 sessions = list(self._sessions)
@@ -413,11 +413,11 @@ class JmsConnection(Connection):
                 session.wake_all()
             if isinstance(error, ProgramEndsError):
                 return
-        # The listener runs on a thread of its own: the provider's must neither run nor wait for the application's code.
+        # The listener runs on a thread of its own: the provider's thread must neither run nor wait for application code.
         self._events.call(lambda: self._report(error))
 
     def poison(self) -> None:
-        """Give the provider's connection up: a signal has interrupted a call of it in its midst (decision 0230). Takes no lock."""
+        """Give up the provider's connection: a signal has interrupted a call of it half way (decision 0230). Takes no lock."""
         provider: ProviderConnection | None = getattr(self, "_provider", None)  # none yet while it is made
         if provider is None or self.lost is not None or provider.abort():
             return
@@ -430,17 +430,17 @@ class JmsConnection(Connection):
             session.replace_provider(refuses, refuses)
         for consumer in list(self._consumers):
             consumer.replace_provider(refuses, refuses)
-        # Another thread closes: `close` may wait for what does not answer, and the handler must return.
+        # Another thread closes: `close` may wait for a system that does not answer, and the handler must return.
         close_later(provider, partial(self.on_exception, error))
 
     def check_not_lost(self) -> None:
-        """Raise JMSException when the provider has said that the connection is gone for good."""
+        """Raise JMSException when the provider has reported that the connection is lost for good."""
         if self.lost is not None:
-            # Each call raises an error of its own: one that several threads raise would collect the tracebacks of all.
+            # Each call raises an error of its own: a shared one would collect the tracebacks of all threads.
             raise to_jms(ConnectionLostError(self.lost.reason)) from self.lost
 
     def report(self, error: ProviderError) -> None:
-        """Tell the exception listener of a problem that the client's side found."""
+        """Call the exception listener for a problem that the client's side found."""
         self._events.call(lambda: self._report(error))
 
     def _report(self, error: ProviderError) -> None:
@@ -450,7 +450,7 @@ class JmsConnection(Connection):
         else:
             exception_callback(listener)(to_jms(error))
 
-    # What sessions use
+    # For sessions
 
     def destination_of(self, address: Address) -> Destination:
         """Return the API's object for `address`."""
@@ -469,8 +469,8 @@ class JmsConnection(Connection):
                 return self.temporaries.seen(address)
             destination = JmsQueue(address.name) if address.kind is AddressKind.QUEUE else JmsTopic(address.name)
             if len(address.name) <= _KEPT_LENGTH_MAX:
-                # The table is cleared whole: finding the least used name would cost each look-up, and those
-                # in use come again at once.
+                # The table is cleared whole: finding the least used name would cost each look-up, and names
+                # in use are entered again at once.
                 if len(self._destinations) >= _KEPT_MAX:
                     self._destinations.clear()
                 self._destinations[address] = destination
@@ -478,12 +478,12 @@ class JmsConnection(Connection):
 
     @property
     def resource_manager(self) -> tuple[str, str]:
-        """What keeps the branches of distributed transactions: connections that agree in it can share a branch."""
+        """The resource manager that keeps the branches of distributed transactions: connections with equal values can share a branch."""
         return self._provider.info.name, self._provider.resource_manager
 
     @property
     def state(self) -> str:
-        """Where the connection is: ``connected``, ``reconnecting``, ``lost`` or ``closed``.
+        """The state of the connection: ``connected``, ``reconnecting``, ``lost`` or ``closed``.
 
         For health checks: an extra, which JMS 1.1 does not have. Any thread, at any time.
         """
@@ -498,13 +498,13 @@ class JmsConnection(Connection):
 
     @property
     def is_listening(self) -> bool:
-        """Whether the connection is started and gives messages to listeners. Takes no lock."""
+        """Whether the connection is started and delivers messages to listeners. Takes no lock."""
         if not self.is_started or self.lost is not None:
             return False
         return bool(self._consumers) or any(session.has_listeners for session in list(self._sessions))
 
     def next_number(self) -> int:
-        """Return a number that no other session of this connection gets."""
+        """Return a number that is unique among the sessions of this connection."""
         return next(self._numbers)
 
     def require(self, capability: Capability, what: str) -> None:
@@ -515,12 +515,12 @@ class JmsConnection(Connection):
             raise to_jms(CapabilityError(f"{lack}; {advice}" if advice else lack))
 
     def forget_session(self, session: JmsSession) -> None:
-        """Drop a closed session."""
+        """Remove a closed session."""
         with self._lock:
             self._sessions.pop(session, None)
 
     def forget_consumer(self, consumer: JmsConnectionConsumer) -> None:
-        """Drop a closed connection consumer."""
+        """Remove a closed connection consumer."""
         with self._lock:
             self._consumers.pop(consumer, None)
 
@@ -558,7 +558,7 @@ def _described(given: object) -> str:
 
 
 class Listening(Protocol):
-    """What may be listening: a connection."""
+    """An object that may be listening: a connection."""
 
     @property
     def is_listening(self) -> bool:
@@ -567,12 +567,12 @@ class Listening(Protocol):
 
 _started: WeakValueDictionary[tuple[int, int], Listening] = WeakValueDictionary()
 
-"""Connections that were started, by process and identity. Its references are listed in one step, whatever other threads do."""
+"""Connections that were started, by process and identity. Its references are listed in one step, unaffected by other threads."""
 
 
 def note_start(connection: Listening) -> None:
-    """Look at `connection` when the program ends. Any thread; once or several times."""
-    # The process is part of the key: a child that was forked inherits the table, and none of the threads that listen.
+    """Check `connection` when the program ends. Any thread; may be repeated."""
+    # The process is part of the key: a forked child inherits the table, but none of the threads that listen.
     _started[os.getpid(), id(connection)] = connection
     _be_called()
 
@@ -590,8 +590,8 @@ def _warn() -> None:
         if reference.key[0] == process and (connection := reference()) is not None and connection.is_listening
     ]
     _started.clear()  # two threads that both start the first connection may have registered this twice
-    # `last_value` is there when an exception has ended the main thread, which says enough, and
-    # `ps1` where somebody is at a prompt.
+    # `last_value` exists when an exception has ended the main thread, whose traceback suffices, and
+    # `ps1` in an interactive session.
     if listening and getattr(sys, "last_value", None) is None and not hasattr(sys, "ps1"):
         _log.warning(
             "PYJMS-ENDED the program ends while %d connection(s) with listeners are open: threads of pyjms keep no program alive. To go on "

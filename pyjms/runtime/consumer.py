@@ -34,7 +34,7 @@ _log = logging.getLogger("pyjms.runtime")
 
 
 class JmsMessageConsumer(MessageConsumer):
-    """A consumer of one destination; made by its session, which does all that concerns more than this consumer."""
+    """A consumer of one destination; made by its session, which does all work that concerns more than this consumer."""
 
     __slots__ = (
         "_destination",
@@ -60,27 +60,27 @@ class JmsMessageConsumer(MessageConsumer):
         self._no_local = request.no_local
         self._listener: MessageListenerLike | None = None
         self.callback: Callable[[Message], Any] | None = None
-        """What the session's thread calls; guarded by the gate's lock."""
+        """The listener's callable, for the session's thread; guarded by the gate's lock."""
         self.is_closed = False
         """Whether `close` was called; guarded by the gate's lock."""
         self._is_released = False
-        """Whether the provider has let go of it, and a close has nothing more to do."""
+        """Whether the provider has released it, so that a close has nothing left to do."""
         self.latest: Delivery | None = None
-        """What a receive took last."""
+        """The last message that a receive took."""
         self.unreturned: Delivery | None = None
-        """What a receive took and did not return, as a signal or a cancelled task ended it: the next one, or a listener, begins with it."""
+        """The message that a receive took and did not return, as a signal or a cancelled task ended it: the next receive, or a listener, begins with it."""
         self.is_unreturned_settled = False
-        """Whether that is settled: it does not come again then."""
+        """Whether that message is settled: then it is not redelivered."""
         self.inbox = session.make_inbox()
         self.provider: ProviderConsumer
         """The provider's consumer; polled with the gate's lock held. There is none before `subscribe`."""
 
     def subscribe(self, request: SubscribeRequest) -> None:
-        """Have a provider's consumer. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        """Create the provider's consumer. Raises the errors of `ProviderSession.subscribe`, unmapped."""
         self.provider = self._session.provider_session.subscribe(request, self._on_ready)
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of this consumer in its midst."""
+        """Give up the connection, as a signal has interrupted a call of this consumer half way."""
         self._session.poison()
 
     @property
@@ -102,14 +102,14 @@ class JmsMessageConsumer(MessageConsumer):
         self._listener = listener
 
     def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:
-        """Return what the session's thread calls; a tracer puts its span around it."""
+        """Return the callable for the session's thread; a tracer puts its span around it."""
         return message_callback(listener)
 
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""
         is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is a hot call
         if is_main:
-            # Only the first signal is looked at, SIGINT: all four handlers cost 0.3 µs, and this call
+            # Only the first signal is checked, SIGINT: all four handlers cost 0.3 µs, and this call
             # takes 4 (decision 0230).
             if getsignal(deferred.first) is not deferred.first_found:
                 deferred.refresh()
@@ -133,7 +133,7 @@ class JmsMessageConsumer(MessageConsumer):
                     message = self._wait(session.clock.monotonic_ms() + timeout if timeout else None)
             finally:
                 # Without a message the consumer is still registered with the provider and the gate; a
-                # message has ended both.
+                # message has ended both registrations.
                 if message is None:
                     self.end_wait()
             return message
@@ -155,8 +155,8 @@ class JmsMessageConsumer(MessageConsumer):
         message = None
         try:
             self._check_can_receive()
-            # None must mean that the broker has nothing: a provider over a network knows only what it
-            # was sent in advance.
+            # None must mean that the broker has no message: a provider over a network knows only the
+            # messages sent to it in advance.
             with mapped_errors:
                 self.provider.catch_up()
             message = self._session.take(self)
@@ -177,13 +177,13 @@ class JmsMessageConsumer(MessageConsumer):
             self._session.close_consumer(self)
 
     def _wait(self, until_ms: float | None) -> Message | None:
-        """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
+        """Wait for a message until `until_ms` (None: for ever). The calling thread is registered with the gate."""
         session = self._session
         connection = session.connection
         is_main = get_ident() == deferred.main
         wake = deferred.wake
         if is_main:
-            # A receive that sleeps has the time to look at all signals, and each of them must be able to end its sleep.
+            # A receive that sleeps has the time to check all signals, and each of them must be able to end its sleep.
             if tuple(map(getsignal, deferred.numbers)) != deferred.found:
                 deferred.refresh()
             deferred.wake = self.inbox.wake
@@ -201,11 +201,11 @@ class JmsMessageConsumer(MessageConsumer):
                     return None  # who is woken in vain all the time would never see that its time is over
             return None
         finally:
-            # A receive in a signal's handler may stand within the wait of another call, which gets its wake-up back.
+            # A receive in a signal's handler may run within the wait of another call, which gets its wake-up back.
             if is_main:
                 deferred.wake = wake
 
-    # For a receive that waits elsewhere than on its thread (`pyjms.aio`)
+    # For a receive that waits outside its thread (`pyjms.aio`)
 
     def receive_or_enlist(self) -> Message | None:
         """Return the next message; None: there is none now, and the inbox is woken when there may be one, until `end_wait`."""
@@ -217,11 +217,11 @@ class JmsMessageConsumer(MessageConsumer):
 
     @property
     def is_ending(self) -> bool:
-        """Whether a receive that waits is to return None."""
+        """Whether a waiting receive has to return None."""
         return self.is_closed or self._session.is_closing
 
     def end_wait(self) -> None:
-        """Have the provider wake this consumer no more, and the calling thread be no receiver."""
+        """End the wake-ups by the provider, and the calling thread's registration as the receiver."""
         gate = self._session.gate
         try:
             if gate.receiver in (None, get_ident()):  # else another thread waits, who has its own interest
@@ -252,24 +252,24 @@ class JmsMessageConsumer(MessageConsumer):
                 "this session has a message listener, so it cannot receive synchronously: use a session for each"
             )
 
-    # What the session uses.
+    # For the session
 
     def wake(self) -> None:
-        """Make a blocked `receive` look again."""
+        """Make a blocked `receive` check again."""
         self.inbox.wake()
 
     def mark_closed(self) -> None:
-        """Refuse all use from now on, and let go of the listener; the caller holds the gate's lock."""
+        """Refuse all use from now on, and drop the listener; the caller holds the gate's lock."""
         self.is_closed = True
         self._listener = None
         self.callback = None
 
     def keep_latest(self) -> None:
-        """Leave the message that was taken last, and that nobody gets, to the next receive."""
+        """Leave the message that was taken last, and not returned, to the next receive."""
         self._session.keep(self)
 
     def take_unreturned(self) -> Delivery | None:
-        """Take out what a receive took and did not return."""
+        """Remove and return the message that a receive took and did not return."""
         delivery, self.unreturned = self.unreturned, None
         return delivery
 
@@ -285,7 +285,7 @@ class JmsMessageConsumer(MessageConsumer):
                 )
 
     def release(self) -> None:
-        """Detach from the provider. Raises `ProviderError`: it is detached for all that."""
+        """Detach from the provider. Raises `ProviderError`; it is detached nevertheless."""
         try:
             self.provider.close()
         except ProviderError:
@@ -326,7 +326,7 @@ class JmsTopicSubscriber(JmsMessageConsumer, TopicSubscriber):
 
 
 class _Looking:
-    """The session as browsed messages see it: they were not consumed, so they acknowledge nothing (§3.6, §5.9)."""
+    """The session as browsed messages see it: they were not consumed, so `acknowledge` has no effect (§3.6, §5.9)."""
 
     __slots__ = ("_session",)
 
@@ -335,7 +335,7 @@ class _Looking:
 
     @property
     def trusted(self) -> TrustedClasses:
-        """Which classes object messages from elsewhere may hold."""
+        """The classes that object messages from other processes may hold."""
         return self._session.trusted
 
     def destination_of(self, address: Address) -> Destination:
@@ -348,7 +348,7 @@ class _Looking:
 
 
 class _Walk:
-    """One walk over the queue. A message that a call was about to return, as a signal ended it, comes with the next call."""
+    """One iteration over the queue. A message that a call did not return, as a signal ended it, is returned by the next call."""
 
     __slots__ = ("_found", "_interrupted")
 
@@ -369,7 +369,7 @@ class _Walk:
 
 
 class JmsQueueBrowser(QueueBrowser):
-    """Each enumeration walks the queue anew, from its head, as it is while it walks."""
+    """A browser; each enumeration reads the queue again, from its head, in its present state."""
 
     __slots__ = ("_address", "_closed", "_queue", "_selector", "_session")
 
@@ -399,7 +399,7 @@ class JmsQueueBrowser(QueueBrowser):
         return self.enumeration
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of this browser in its midst."""
+        """Give up the connection, as a signal has interrupted a call of this browser half way."""
         self._session.poison()
 
     def close(self) -> None:
@@ -410,7 +410,7 @@ class JmsQueueBrowser(QueueBrowser):
         context = _Looking(self._session)
         try:
             for delivery in self._session.provider_session.browse(self._address, self._selector):
-                # A generator rests between two calls of the program: the browser may have been closed since.
+                # A generator is suspended between two calls of the program: the browser may have been closed since.
                 self._check_open()
                 yield thaw(delivery, context)
         except ProviderError as error:

@@ -1,4 +1,4 @@
-"""What the lower modules of the runtime see of a session and of its connection, which are made of them."""
+"""Interfaces of a session and its connection for the lower modules of the runtime, of which both are made."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConnectionContract(Protocol):
 
     @property
     def resource_manager(self) -> tuple[str, str]:
-        """What keeps the branches of distributed transactions."""
+        """The resource manager that keeps the branches of distributed transactions."""
         ...
 
     @property
@@ -54,11 +54,11 @@ class ConnectionContract(Protocol):
         ...
 
     def report(self, error: ProviderError) -> None:
-        """Tell the exception listener."""
+        """Call the exception listener."""
         ...
 
     def next_number(self) -> int:
-        """Return a number that nothing else of this connection gets."""
+        """Return a number that is unique in this connection."""
         ...
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class ConnectionContract(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection and all that it made."""
+        """Close the connection and all objects that it made."""
         ...
 
     def destination_of(self, address: Address) -> Destination:
@@ -78,15 +78,15 @@ class ConnectionContract(Protocol):
         ...
 
     def forget_session(self, session: Any) -> None:
-        """Drop a closed session."""
+        """Remove a closed session."""
         ...
 
     def forget_consumer(self, consumer: Any) -> None:
-        """Drop a closed connection consumer."""
+        """Remove a closed connection consumer."""
         ...
 
     def poison(self) -> None:
-        """Give the connection up."""
+        """Give up the connection."""
         ...
 
 
@@ -116,7 +116,7 @@ class SessionContract(Protocol):
 
     @property
     def trusted(self) -> frozenset[str]:
-        """The classes that object messages from elsewhere may hold."""
+        """The classes that object messages from other processes may hold."""
         ...
 
     def check_open(self) -> None:
@@ -124,7 +124,7 @@ class SessionContract(Protocol):
         ...
 
     def acknowledge(self, message: Message) -> None:
-        """Acknowledge all that it has delivered so far."""
+        """Acknowledge all messages that it has delivered so far."""
         ...
 
     def destination_of(self, address: Address) -> Destination:
@@ -132,11 +132,11 @@ class SessionContract(Protocol):
         ...
 
     def next_message_id(self) -> MessageId:
-        """Return an id that no other message has."""
+        """Return a unique message id."""
         ...
 
     def make_inbox(self) -> Inbox:
-        """Return where a consumer waits for messages."""
+        """Return the inbox in which a consumer waits for messages."""
         ...
 
     def take(self, consumer: Any, *, or_enter: bool = False) -> Message | None:
@@ -148,15 +148,15 @@ class SessionContract(Protocol):
         ...
 
     def listen(self, consumer: Any, callback: Callable[[Message], Any] | None) -> None:
-        """Set what is called with the messages of `consumer`."""
+        """Set the callable for the messages of `consumer`."""
         ...
 
     def wake_listener(self, consumer: Any) -> None:
-        """Have the session's thread look for work for `consumer`."""
+        """Have the session's thread poll `consumer`."""
         ...
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Let deliveries come again."""
+        """Release deliveries for redelivery."""
         ...
 
     def close_consumer(self, consumer: Any) -> None:
@@ -164,13 +164,13 @@ class SessionContract(Protocol):
         ...
 
     def forget_producer(self, producer: Any) -> None:
-        """Drop a closed producer."""
+        """Remove a closed producer."""
         ...
 
     def forget_browser(self, browser: Any) -> None:
-        """Drop a closed browser."""
+        """Remove a closed browser."""
         ...
 
     def poison(self) -> None:
-        """Give the connection up."""
+        """Give up the connection."""
         ...

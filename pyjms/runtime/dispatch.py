@@ -1,13 +1,13 @@
-"""The session's thread at work: one delivery at a time to a listener, and what follows when it raises.
+"""The session's thread: it delivers one message at a time to a listener, and handles listeners that raise.
 
 JMS 1.1 §4.5.2: a listener that raises is a client's error. AUTO and DUPS_OK redeliver: a provider that limits
-redelivery decides when and how often; else at once, up to `MAXIMUM_ATTEMPTS`, then the message is rejected where the provider
-keeps dead letters; where it does not, it comes again after pauses that grow to a second. CLIENT and transacted sessions go on with the next message; the client
+redelivery decides when and how often; otherwise at once, up to `MAXIMUM_ATTEMPTS`, then the message is rejected if the provider
+keeps dead letters; if not, it is redelivered after pauses that grow to a second. CLIENT and transacted sessions continue with the next message; the client
 recovers or rolls back.
 
-A message that the provider could not hand over, or settle, comes again. Its consumer rests before it takes the next one, or both would
-go round in circles for as long as the provider's store is away; the session's other consumers go on. So does a consumer rest that could
-not be asked, which is asked again by itself, and one whose listener raises again and again for a message that nobody sets aside.
+A message that the provider could not deliver, or settle, is redelivered. Its consumer rests before it takes the next one, or both would
+loop as long as the provider's store is unavailable; the session's other consumers go on. A consumer also rests when it could
+not be polled, and is polled again by itself, and when its listener raises again and again for a message that is never dead-lettered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # ActiveMQ's clients make six redeliveries by default, so seven deliveries are what ported
 # programs know (decision 0001).
 MAXIMUM_ATTEMPTS = 7
-"""So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
+"""The most deliveries of a message to a listener of an AUTO or DUPS_OK session that raises for it: one and six more."""
 
 _LIMITS = Capability.DEAD_LETTERS | Capability.REDELIVERY_LIMITS
 
@@ -49,7 +49,7 @@ _log = logging.getLogger("pyjms.runtime")
 
 
 class _UnreadError(ProviderError):
-    """A message cannot be had now. `unread`: what is to be given back, and is not pending release yet."""
+    """A message cannot be read now. `unread`: the deliveries to release, not yet pending release."""
 
     def __init__(self, reason: str, unread: Sequence[Delivery]) -> None:
         super().__init__(reason)
@@ -78,44 +78,44 @@ class Dispatcher:
     def __init__(self, session: SessionContract) -> None:
         self._session = session
         self._worker: WorkThread | None = None
-        # Only consumers in here are asked: with 2,000 listeners a look at all of them took 8 ms for each message.
+        # Only these consumers are polled: with 2,000 listeners polling all of them took 8 ms for each message.
         self._ready: OrderedDict[JmsMessageConsumer, None] = OrderedDict()
-        """Who may have something, in turn: those whom the provider has woken since they were asked in vain."""
+        """The consumers that may have a message, in turn: those woken by the provider since their last poll returned None."""
         self._looks_at_all = True
         self._failures = 0
         self._has_warned = False
         self._failing: MessageId | None = None
-        """The message whose listener raised last, once it has been delivered often, and has had none in between that did not raise."""
+        """The message whose listener raised last, after many deliveries; None after a message for which it did not raise."""
         self.listening: dict[JmsMessageConsumer, None] = {}
         self.session_callback: _Callback | None = None
         """The listener of the session itself, for `run_loaded` (§8.2.4)."""
         self.loaded: deque[Delivery] = deque()
         self.loader_rest: Rest | None = None
-        """Of the connection consumer that loads this session."""
+        """The rest of the connection consumer that loads this session."""
         self._rests: dict[JmsMessageConsumer, Rest] = {}
-        """Of those consumers that failed last."""
+        """The rests of the consumers that failed last."""
         self._refused: list[tuple[Rest, ProviderError]] = []
-        """Consumers that could not be asked, and why, of which the log has not been told."""
+        """Consumers that could not be polled, and why, not yet logged."""
 
     @property
     def is_active(self) -> bool:
-        """Whether a consumer has a listener."""
+        """Whether any consumer has a listener."""
         return bool(self.listening)
 
     def is_current(self) -> bool:
-        """Say whether the caller runs on the session's thread."""
+        """Return whether the caller runs on the session's thread."""
         return self._worker is not None and self._worker.is_current()
 
     def look_at_all(self) -> None:
-        """Have the thread ask all consumers. Any thread; never blocks."""
-        # The flag is set before the thread is woken, which might otherwise look, see no flag, and sleep again.
+        """Have the thread poll all consumers. Any thread; never blocks."""
+        # The flag is set before the thread is woken, which might otherwise check, see no flag, and sleep again.
         self._looks_at_all = True
         self.wake()
 
     def wake(self, consumer: JmsMessageConsumer | None = None) -> None:
-        """Have the thread look for work: at `consumer`, too, for which there may be some. Any thread; never blocks."""
+        """Have the thread look for work, also at `consumer`, which may have a message. Any thread; never blocks."""
         # The consumer is entered before the thread is woken: in the other order the thread might
-        # look, find nothing, and sleep again.
+        # check, find nothing, and sleep again.
         if consumer is not None:
             self._ready[consumer] = None
         worker = self._worker
@@ -123,7 +123,7 @@ class Dispatcher:
             worker.wake()
 
     def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
-        """Set or take away the listener of `consumer`; the first one starts the thread."""
+        """Set or remove the listener of `consumer`; the first one starts the thread."""
         session, is_late = self._session, False
         # The gate's lock is held, so that no receive begins, and no close ends the thread, between
         # the checks and the change.
@@ -137,17 +137,17 @@ class Dispatcher:
                 worker = WorkThread(name, session.clock, self._work, self._tell)
                 with mapped_errors:
                     worker.start()
-                # The thread is kept only when it runs: where the system has none to give, the next listener asks again.
+                # The thread is kept only when it runs: if none could be started, the next listener tries again.
                 self._worker = worker
             if callback is None:
                 self.listening.pop(consumer, None)
             else:
                 self.listening[consumer] = None
             consumer.callback = callback
-        # Interest begins after the callback is set: an `on_ready` that comes now goes to the
+        # Interest begins after the callback is set: an `on_ready` that is called now goes to the
         # listener, not to the inbox.
         consumer.provider.set_interested(callback is not None)
-        # The provider wakes nobody for a message that an interrupted receive has left to the listener.
+        # The provider does not wake the consumer for a message that an interrupted receive has left to the listener.
         self.wake(consumer)
         if is_late and not self._has_warned:
             self._has_warned = True
@@ -157,30 +157,30 @@ class Dispatcher:
             )
 
     def _check_may_listen(self, consumer: JmsMessageConsumer) -> bool:
-        """Return whether the session belongs to the thread of its listeners, and the caller is another one. The gate is locked.
+        """Return whether the session belongs to the thread of its listeners, and the caller runs on another one. The gate is locked.
 
         Raises IllegalStateException while a receive is in progress.
         """
         gate = self._session.gate
         if gate.receiver is not None:
             raise IllegalStateException("a receive of this session is in progress: it cannot have a listener now")
-        # JMS 1.1 §4.4.6: with the first listener, the session belongs to its own thread. Every Java provider lets others add more.
+        # JMS 1.1 §4.4.6: with the first listener, the session belongs to its own thread. Every Java provider lets other threads add more.
         return any(each is not consumer for each in self.listening) and gate.is_open and not self.is_current()
 
     def forget(self, consumer: JmsMessageConsumer) -> None:
-        """Drop a closed consumer."""
+        """Remove a closed consumer."""
         with self._session.gate.lock:
             self.listening.pop(consumer, None)
             self._ready.pop(consumer, None)
             self._rests.pop(consumer, None)
 
     def end(self) -> None:
-        """End the thread; the gate is shut and quiet."""
+        """End the thread; the gate is shut, and no listener runs."""
         if self._worker is not None:
             self._worker.end()
 
     def run_loaded(self) -> None:
-        """Give each loaded delivery to the session's listener, on the calling thread."""
+        """Deliver each loaded message to the session's listener, on the calling thread."""
         session, callback = self._session, self.session_callback
         if callback is None:
             raise IllegalStateException(
@@ -188,36 +188,36 @@ class Dispatcher:
             )
         while self.loaded:
             session.gate.wait_until_open(lambda: session.is_closing)
-            # All is asked again under the lock: the connection may have been stopped since the wait ended.
+            # All is checked again under the lock: the connection may have been stopped since the wait ended.
             with session.gate.lock:
                 if session.is_closing:
                     return
                 if not session.gate.is_open or not self.loaded:
                     continue  # stopped again, or unloaded
-                # The thread is registered in the hold of the lock that takes the message: a stop that comes
-                # now waits for its listener.
+                # The thread is registered in the same hold of the lock that takes the message: a stop from
+                # now on waits for its listener.
                 delivery = self.loaded.popleft()
                 session.gate.enter(self)
             if self._process(delivery, callback, None) and self.loader_rest is not None:
                 self.loader_rest.end()
 
     def unload(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Take out those of `deliveries` that are loaded still, and return them."""
+        """Remove those of `deliveries` that are still loaded, and return them."""
         with self._session.gate.lock:
-            # Identity is asked for, as two deliveries are compared field by field, and so by their whole bodies.
+            # Compared by identity, as equality compares two deliveries field by field, and so by their whole bodies.
             kept = [delivery for delivery in deliveries if any(delivery is each for each in self.loaded)]
             self.loaded = deque(each for each in self.loaded if not any(each is delivery for delivery in kept))
         return kept
 
     def drop_listeners(self) -> None:
-        """Hold on to no listener of a closed session, which its messages may keep alive; the gate is locked."""
+        """Drop the listeners of a closed session, which its messages may keep alive; the gate is locked."""
         self.listening = {}
         self._ready.clear()
         self.session_callback = None
 
     def _work(self) -> bool:
         session = self._session
-        # What could not be given back is older than the next delivery, and must be in its queue again first.
+        # Messages pending release are older than the next delivery, and must be in their queue again first.
         if session.unacked.pending_release:
             self._release_pending()
         with session.gate.lock:
@@ -228,25 +228,25 @@ class Dispatcher:
             consumer, callback, delivery = found
             if self._process(delivery, callback, consumer) and self._rests:
                 self._end_rest(consumer)
-        # The log is told here, where the gate's lock is released, as a log may be slow.
+        # The log is written here, where the gate's lock is released, as a log may be slow.
         if self._refused:
             self._tell_refused()
         return found is not None
 
     def _end_rest(self, consumer: JmsMessageConsumer) -> None:
-        """Have a consumer that got a message rest no more, if it did."""
+        """End the rest of a consumer that got a message, if it rested."""
         rest = self._rests.pop(consumer, None)
         if rest is not None:
             rest.end()
 
     def _tell_refused(self) -> None:
-        """Tell the log of consumers that could not be asked."""
+        """Log the consumers that could not be polled."""
         refused, self._refused = self._refused, []
         for rest, error in refused:
             rest.tell("a listener's consumer could not be asked for messages, so it is asked again", error)
 
     def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
-        """Return the next delivery for one of those who may have something, in turn; the gate is locked."""
+        """Return the next delivery of the consumers that may have one, in turn; the gate is locked."""
         # Where the limit of unacknowledged messages is reached a receive raises. A listener's
         # thread waits: there is no call of the client to raise from.
         if not self._session.gate.is_open or self._session.unacked.is_full:
@@ -256,8 +256,8 @@ class Dispatcher:
             self._looks_at_all = False
             for consumer in self.listening:
                 ready.setdefault(consumer)
-        # Each consumer is asked once in a call: one that rests, or cannot be asked, goes to the
-        # back and would come round without end.
+        # Each consumer is polled once in a call: one that rests, or cannot be polled, goes to the
+        # back and would be polled again without end.
         for _ in range(len(ready)):
             consumer, _ = ready.popitem(last=False)  # before it is asked, as the provider may wake it meanwhile
             callback = consumer.callback
@@ -278,37 +278,37 @@ class Dispatcher:
             except Exception:
                 ready[consumer] = None  # at the back: whatever it raises must not keep the others from theirs
                 raise
-            # It may have more, so it stays in turn, behind those that wait.
+            # It may have more messages, so it stays in turn, behind the others.
             if delivery is not None:
                 ready[consumer] = None
                 return consumer, callback, delivery
         return None
 
     def _poll(self, consumer: JmsMessageConsumer) -> Delivery | None:
-        """Return what an interrupted receive has left to the listener, or the next delivery. The gate is locked."""
+        """Return the message that an interrupted receive has left to the listener, or the next delivery. The gate is locked."""
         return consumer.take_unreturned() or consumer.provider.poll()
 
     def _is_resting(self, consumer: JmsMessageConsumer) -> bool:
         rest, worker = self._rests.get(consumer), self._worker
         if rest is None or worker is None or not rest.lasts:
             return False
-        # The thread forgets its time with each wait, so each look has to name it again.
+        # The thread forgets its time with each wait, so each check has to set it again.
         worker.until_ms = rest.earlier(worker.until_ms)
         return True
 
     def _ask_again(self, consumer: JmsMessageConsumer) -> Rest:
-        """Have a consumer rest, and the thread look for its messages afterwards."""
+        """Have a consumer rest, and the thread poll it afterwards."""
         rest = self._rests.setdefault(consumer, Rest(self._session.clock))
         rest.begin()
         worker = self._worker
-        # The provider has woken this consumer, takes it to be at work, and wakes it no more: the
-        # thread must look by itself.
+        # The provider has woken this consumer, takes it to be at work, and does not wake it again: the
+        # thread must poll by itself.
         if worker is not None:
             worker.until_ms = rest.earlier(worker.until_ms)
         return rest
 
     def _process(self, delivery: Delivery, callback: _Callback, consumer: JmsMessageConsumer | None) -> bool:
-        """Return False if the consumer rests: the provider could not hand the message over, or settle it, or nobody limits how often it comes again.
+        """Process a delivery. Return False if the consumer rests: the provider could not deliver the message, or settle it, or its redelivery has no limit.
 
         `consumer` None: a connection consumer has loaded it.
         """
@@ -316,14 +316,14 @@ class Dispatcher:
         try:
             message = self._read(delivery)
             if message is not None:
-                # Not before it was read: a thread that works on an earlier message acknowledges all that was entered.
+                # Entered only after it was read: a thread that works on an earlier message acknowledges all entered ones.
                 session.unacked.delivered(delivery)
                 failure = _call(callback, message)
-                # A message that its listener takes shows that the listener works: only failures in a row are endless.
+                # A message without a failure shows that the listener works: only failures in a row count as endless.
                 if failure is None:
                     self._failing = None
                 elif self._is_endless(delivery):
-                    # The rest begins before the message is given back, which wakes the consumer.
+                    # The rest begins before the message is released, which wakes the consumer.
                     self._rest(consumer)
                     is_resting = True
                 self._settle(delivery, failure)
@@ -347,24 +347,24 @@ class Dispatcher:
             self._tell(error)
             _log.exception("a delivery could not be settled, so it will come again")
             return False
-        # The thread leaves last of all: a close that waits for it then finds nothing that it has still to settle.
+        # The thread leaves last of all: a close that waits for it then finds nothing left for it to settle.
         finally:
             session.gate.leave()
         return not is_resting
 
     def _is_endless(self, delivery: Delivery) -> bool:
-        """Whether nobody sets aside a message that makes its listener raise so often already: then its consumer rests, or it would be called in a circle."""
+        """Whether nothing limits the redelivery of a message for which its listener has raised so often: then its consumer rests, instead of looping."""
         session = self._session
         if not session.settles_by_itself or delivery.count < MAXIMUM_ATTEMPTS:
             return False
         if not session.connection.capabilities & _LIMITS:
             return True
-        # Its own queue may set no limit, as that of the dead letters does not. A higher one is heeded while others are heard in between.
+        # Its own queue may have no limit, as that of the dead letters. A higher limit applies while other messages are delivered in between.
         before, self._failing = self._failing, delivery.envelope.message_id
         return delivery.count > MAXIMUM_ATTEMPTS and before == self._failing
 
     def _rest(self, consumer: JmsMessageConsumer | None) -> Rest | None:
-        """Have a consumer rest. None: nobody has loaded the session."""
+        """Have a consumer rest. None: no connection consumer has loaded the session."""
         rest = self.loader_rest
         if consumer is not None:
             rest = self._rests.setdefault(consumer, Rest(self._session.clock))
@@ -373,13 +373,13 @@ class Dispatcher:
         return rest
 
     def _tell(self, error: Exception) -> None:
-        """Let the connection's ExceptionListener know of an error that nobody expected (JMS 1.1 §4.3.8)."""
+        """Call the connection's ExceptionListener for an unexpected error (JMS 1.1 §4.3.8)."""
         self._session.connection.report(
             ProviderError(f"a session's listeners met an unexpected error: {reason_of(error)}")
         )
 
     def _read(self, delivery: Delivery) -> Message | None:
-        """Return the message of a delivery, which is not among the unacknowledged ones yet; None if it is gone. Raises `_UnreadError`."""
+        """Return the message of a delivery, not yet entered as unacknowledged; None if it no longer exists. Raises `_UnreadError`."""
         try:
             return thaw(delivery, self._session)
         except GoneError as error:
@@ -401,7 +401,7 @@ class Dispatcher:
             return None
 
     def _give_back(self, delivery: Delivery) -> None:
-        """Let what could not be settled come again, if no later call settles it."""
+        """Release a delivery that could not be settled, unless a later call settles it."""
         session = self._session
         # The release is for AUTO_ACKNOWLEDGE: DUPS_OK settles the message with its next batch, and
         # in the other modes the client does.
@@ -411,7 +411,7 @@ class Dispatcher:
             self._release_pending()
 
     def _release_pending(self) -> None:
-        """Try to give back what could not be before; else that is tried again with the next piece of work."""
+        """Try to release pending deliveries; if that fails, the next piece of work tries again."""
         if self._session.gives_back_at_any_time:
             with suppress(ProviderError):
                 self._session.give_back(())
@@ -450,7 +450,7 @@ class Dispatcher:
             self._give_back_failed(delivery, reason)
 
     def _give_back_failed(self, delivery: Delivery, reason: str) -> None:
-        """Have it come again, as failed. Raises `ProviderError`: its release is pending then."""
+        """Release a delivery as failed. Raises `ProviderError`: its release is pending then."""
         try:
             session = self._session
             give_back_failed(session.provider_session, session.connection.capabilities, delivery, reason)
@@ -460,9 +460,9 @@ class Dispatcher:
 
 
 def give_back_failed(session: ProviderSession, capabilities: Capability, delivery: Delivery, reason: str) -> None:
-    """Have a delivery come again that could not be processed, or be set aside if that was so too often. Raises `ProviderError`."""
-    # A provider with limits of its own decides by itself; the runtime counts only for one that
-    # has dead letters and no limits.
+    """Release a delivery that could not be processed, or reject it if that happened too often. Raises `ProviderError`."""
+    # A provider with limits of its own decides by itself; the runtime counts only for one with
+    # dead letters but without limits.
     is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
     if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
         session.reject(delivery, reason)

@@ -1,4 +1,4 @@
-"""The one edge where SPI errors become JMS exceptions; and closing what a call has made and its program does not get."""
+"""The one place where SPI errors become JMS exceptions; and the close of objects that a program does not get."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ mapped_errors = _MappedErrors()
 
 
 class ErrorCollector:
-    """``with collector:`` around each of several steps that must all be tried, whichever of them fails."""
+    """``with collector:`` around each of several steps that must all be tried, even if some of them fail."""
 
     __slots__ = ("_first",)
 
@@ -54,7 +54,7 @@ class ErrorCollector:
         return True
 
     def raise_first(self) -> None:
-        """Raise the first error that was collected, if any."""
+        """Raise the first collected error, if any."""
         if self._first is not None:
             raise self._first
 

@@ -1,4 +1,4 @@
-"""Connection factories: a URL, options, and what becomes of both (JMS 1.1 §4.2).
+"""Connection factories: a URL and options, and the connections that they describe (JMS 1.1 §4.2).
 
 The scheme chooses the provider. Of the URL's options and the keyword arguments, the runtime takes those of
 `RUNTIME_OPTIONS`; all others go to the provider, which refuses those that it does not know.
@@ -114,7 +114,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         request = ConnectRequest(
             url=self._url,
             user_name=self._user_name if user_name is None else user_name,
-            # The two go together: a user name of the call is never sent with the factory's password.
+            # The two belong together: a user name of the call is never sent with the factory's password.
             password=self._password if user_name is None else password,
             client_id=self._client_id,
             clock=self._clock,
@@ -144,7 +144,7 @@ class QueueConnectionFactory(ConnectionFactory):
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
-        # Classes below inherit this hook: only for this very class may it widen what isinstance() takes.
+        # Subclasses inherit this hook: only for this very class may it extend isinstance().
         if cls is QueueConnectionFactory and QueueConnectionFactoryInterface in other.__mro__:
             return True
         return NotImplemented  # type: ignore[no-any-return]
@@ -208,9 +208,9 @@ def _truth(value: Any, name: str) -> bool:
 
 
 def _record(value: Any) -> Any:
-    """Return a recording, or what names a directory; None: nothing is recorded."""
+    """Return a recording, or the name of a directory; None: nothing is recorded."""
     if isinstance(value, str):
-        # What no file system can name is refused here, where the option is at hand: half of a surrogate pair, or a NUL.
+        # A name that no file system allows is refused here, where the option is known: half of a surrogate pair, or a NUL.
         try:
             path = os.fsencode(value)
         except UnicodeEncodeError:
@@ -231,7 +231,7 @@ def _clock(value: Any) -> Clock:
 
 
 def _text(value: Any) -> str:
-    # Options of a URL are texts: a provider gets true in one form, be it from a keyword or from a URL.
+    # Options of a URL are texts: a provider gets true in one form, from a keyword or from a URL.
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -1,9 +1,9 @@
-"""The pure parts of the runtime, without clock, I/O or threads: the life of its objects as a table, and a session's unacknowledged messages.
+"""The pure parts of the runtime, without clock, I/O or threads: the life cycle of its objects as a table, and a session's unacknowledged messages.
 
-Everything that decides whether a call is allowed in a state stands in `TRANSITIONS` (JMS 1.1 §4.3.3 to §4.3.5). CLOSING is the time in which
+`TRANSITIONS` decides which calls are allowed in a state (JMS 1.1 §4.3.3 to §4.3.5). CLOSING is the time in which
 `close` waits for running listeners: to them, all facilities stay available.
 
-`UnackedMessages` says which deliveries one acknowledgement covers, by mode (§4.4.11); the session asks what is due and does it.
+`UnackedMessages` says which deliveries one acknowledgement covers, by mode (§4.4.11); the session asks for those due and settles them.
 AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and is never entered.
 DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`, until a consumer closes. CLIENT_ACKNOWLEDGE keeps everything until a message's
 ``acknowledge``; a transaction until it ends.
@@ -20,7 +20,7 @@ from pyjms.spi.delivery import Delivery
 
 
 class State(Enum):
-    """Where an object is in its life."""
+    """The state of an object in its life cycle."""
 
     STOPPED = auto()
     STARTED = auto()
@@ -29,7 +29,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to it."""
+    """An event in the life cycle of an object."""
 
     START = auto()
     STOP = auto()
@@ -49,7 +49,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.CLOSED, Event.CLOSE): State.CLOSED,  # §4.3.5: closing a closed connection is no error
     (State.CLOSED, Event.FINISH): State.CLOSED,
 }
-"""All that may happen. A pair that is missing raises IllegalStateException."""
+"""All allowed transitions. A pair that is missing raises IllegalStateException."""
 
 
 def next_state(state: State, event: Event, what: str) -> State:
@@ -61,33 +61,33 @@ def next_state(state: State, event: Event, what: str) -> State:
 
 
 DUPS_OK_BATCH = 20
-"""So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
+"""The number of deliveries that a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
 
 
 class UnackedMessages:
     """The unsettled deliveries of one session, in order of delivery.
 
-    One thread at a time; but `take` and `requeue` may come at any moment from others, which acknowledge what a listener handed to them.
+    One thread at a time; but `take` and `requeue` may be called at any moment by other threads, which acknowledge a listener's messages.
     """
 
     __slots__ = ("_limit", "_mode", "committing", "pending_release", "unsettled")
 
     def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
-        """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
+        """`limit`: the most deliveries that the client may keep unsettled before it gets no more; 0: any number."""
         self._mode = mode
         self._limit = limit
         self.unsettled: list[Delivery] = []
-        """What the client has, and may settle."""
+        """The deliveries that the client has, and may settle."""
         self.committing: Sequence[Delivery] = ()
-        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
+        """The deliveries that are acknowledged in the transaction already, as its commit has begun: not every provider allows that twice."""
         self.pending_release: Sequence[Delivery] = ()
-        """What is to come again, and has not been given back yet: no acknowledgement covers it."""
+        """The deliveries to be released that the provider has not taken back yet: no acknowledgement covers them."""
 
     def __len__(self) -> int:
         return len(self.unsettled)
 
     def delivered(self, delivery: Delivery) -> None:
-        """Enter a delivery that the client gets now."""
+        """Enter a delivery that is given to the client now."""
         self.unsettled.append(delivery)
 
     @property
@@ -96,7 +96,7 @@ class UnackedMessages:
         return 0 < self._limit <= len(self.unsettled)
 
     def due(self) -> Sequence[Delivery]:
-        """Take out what is to be acknowledged now that the client is done with the latest delivery."""
+        """Take out the deliveries to acknowledge now that the client is done with the latest one."""
         if self._mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
             return self.take()
         if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self.unsettled) >= DUPS_OK_BATCH:
@@ -104,20 +104,20 @@ class UnackedMessages:
         return ()
 
     def take(self) -> Sequence[Delivery]:
-        """Take out everything: what ``acknowledge``, ``commit`` and ``recover`` cover."""
+        """Take out all deliveries: those that ``acknowledge``, ``commit`` and ``recover`` cover."""
         # The list is replaced, not emptied: `take_one` on the listener's thread may be looking through the old one.
         taken = self.unsettled
         self.unsettled = []
         return taken
 
     def take_done(self) -> Sequence[Delivery]:
-        """Take out everything but the latest delivery, which a listener has in hand."""
+        """Take out all deliveries but the latest, which a listener is processing."""
         done = self.unsettled[:-1]
         del self.unsettled[:-1]
         return done
 
     def take_one(self, delivery: Delivery) -> bool:
-        """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
+        """Take out `delivery`; return False if it is not there: it was recovered or acknowledged meanwhile."""
         # The search begins at the end, as the delivery is nearly always the latest, and goes by
         # identity, as equality compares bodies.
         unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
@@ -128,27 +128,27 @@ class UnackedMessages:
         return False
 
     def release_all_later(self) -> Sequence[Delivery]:
-        """Put all that was received before what is pending release; return it."""
+        """Add all received deliveries in front of those pending release; return them."""
         received = [*self.committing, *self.unsettled]
         self.pending_release, self.committing, self.unsettled = [*received, *self.pending_release], (), []
         return received
 
     def keep_all(self, received: Sequence[Delivery]) -> None:
-        """Take back an `release_all_later`: the client may settle what it returned."""
+        """Undo a `release_all_later`: the client may settle the deliveries that it returned."""
         number = len(received)
         self.unsettled, self.pending_release = [*received, *self.unsettled], self.pending_release[number:]
 
     def release_later(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter what is to come again."""
+        """Enter deliveries to be released."""
         self.pending_release = [*self.pending_release, *deliveries]
 
     def take_pending_release(self) -> Sequence[Delivery]:
-        """Take out what is pending release, to give it back."""
+        """Take out the deliveries pending release, to release them."""
         taken, self.pending_release = self.pending_release, ()
         return taken
 
     def requeue(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter again, in front, what was taken out and could not be settled."""
-        # The deliveries go in front: others that were entered meanwhile are later, and `recover`
+        """Enter deliveries again, in front, that were taken out and could not be settled."""
+        # In front, as deliveries that were entered meanwhile are later, and `recover`
         # keeps the order of delivery.
         self.unsettled[:0] = deliveries

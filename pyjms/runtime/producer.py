@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _OWN_CLASSES = frozenset(
     {JmsBytesMessage, JmsMapMessage, JmsMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage}
 )
-"""What `freeze` takes as it is. A look-up in place of `isinstance`, which asks an abstract base class for each message."""
+"""The types that `freeze` accepts without a change. A look-up in place of `isinstance`, which would ask an abstract base class for each message."""
 
 _MODES = {1: DeliveryMode.NON_PERSISTENT, 2: DeliveryMode.PERSISTENT}
 
@@ -59,7 +59,7 @@ class JmsMessageProducer(MessageProducer):
         self._closed = False
         self._disable_message_id = False
         self._disable_message_timestamp = False
-        # The three are one tuple, which a send reads by one look-up.
+        # The three are one tuple, which a send reads with one look-up.
         self._defaults = (
             int(Message.DEFAULT_DELIVERY_MODE),
             int(Message.DEFAULT_PRIORITY),
@@ -67,10 +67,10 @@ class JmsMessageProducer(MessageProducer):
         )
 
     def send(self, *arguments: Any, **keywords: Any) -> None:
-        """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for what is left out."""
+        """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for arguments that are left out."""
         is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is the hottest of all calls
         if is_main:
-            # Only the first signal is looked at, SIGINT: all four handlers cost 0.3 µs, and this call
+            # Only the first signal is checked, SIGINT: all four handlers cost 0.3 µs, and this call
             # takes 4 (decision 0230).
             if getsignal(deferred.first) is not deferred.first_found:
                 deferred.refresh()
@@ -95,11 +95,11 @@ class JmsMessageProducer(MessageProducer):
                     deferred.run_handlers()
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of this producer in its midst."""
+        """Give up the connection, as a signal has interrupted a call of this producer half way."""
         self._session.poison()
 
     def _send_sorted(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Send with arguments in any order that JMS has."""
+        """Send with arguments in any order that JMS allows."""
         destination, message, options = _sort_arguments(arguments, keywords)
         mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
         priority = check_priority(options.get("priority", self._defaults[1]))
@@ -143,7 +143,7 @@ class JmsMessageProducer(MessageProducer):
         # The clock is read once: time stamp and expiration are of the same moment (§3.4.4, §3.4.9).
         now_ms = session.clock.time_ms()
         # In Java's long the sum would overflow into the past: a message with the longest time to
-        # live is to live for ever.
+        # live must never expire.
         expiration = min(now_ms + time_to_live, Long.maximum) if time_to_live else 0
         message_id = None if self._disable_message_id else session.next_message_id()
         timestamp = 0 if self._disable_message_timestamp else now_ms
@@ -253,7 +253,7 @@ class JmsTopicPublisher(JmsMessageProducer, TopicPublisher):
         return self._destination  # type: ignore[return-value]
 
     def publish(self, *arguments: Any, **keywords: Any) -> None:
-        """Send, in the words of the topic domain."""
+        """Send, by the topic domain's name for it."""
         if "topic" in keywords:
             keywords["destination"] = keywords.pop("topic")
         self.send(*arguments, **keywords)
@@ -291,7 +291,7 @@ def check_time_to_live(value: int) -> int:
 
 
 def check_message(message: object) -> None:
-    """Raise MessageFormatException for what is no message at all (JMS 1.1 §7.3)."""
+    """Raise MessageFormatException for an object that is no message (JMS 1.1 §7.3)."""
     if not isinstance(message, Message):
         raise MessageFormatException(f"{type(message).__name__} is no JMS message: make one with session.create_…()")
 
@@ -307,7 +307,7 @@ _NO_DESTINATION = "this producer has no destination: use send(destination, messa
 
 
 def _names_no_destination(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Return whether a send leaves the destination out, which is another error than None for a destination."""
+    """Return whether a send leaves out the destination, which is another error than None as the destination."""
     is_first = bool(arguments) and not isinstance(arguments[0], Message)
     return not is_first and "destination" not in keywords and "queue" not in keywords
 
@@ -315,15 +315,15 @@ def _names_no_destination(arguments: tuple[Any, ...], keywords: dict[str, Any]) 
 def _sort_arguments(
     arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[Destination | None, Any, dict[str, int]]:
-    """Tell the overloads of send apart; return destination, message and the given ones of mode, priority and TTL."""
+    """Distinguish the overloads of send; return destination, message and the given ones of mode, priority and TTL."""
     given = dict(keywords)
     if unknown := given.keys() - _NAMES:
         raise TypeError(f"send() got an unexpected keyword argument {min(unknown)!r}")
     if "queue" in given:  # the name that QueueSender.send gives it
         given["destination"] = given.pop("queue")
     rest = list(arguments)
-    # What stands before a message is taken for the destination, be it None or no destination at
-    # all: the error then names the right argument.
+    # An argument before a message is taken for the destination, even None or an object of a wrong
+    # type: the error then names the right argument.
     if rest and (isinstance(rest[0], Destination) or (len(rest) > 1 and isinstance(rest[1], Message))):
         given["destination"] = rest.pop(0)
     if rest and "message" not in given:

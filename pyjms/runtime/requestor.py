@@ -44,7 +44,7 @@ class QueueRequestor(Closeable, declares=True):
     def request(self, message: Message) -> Message | None:
         """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes.
 
-        After a request that was interrupted, or failed, that is another queue: the first one's reply is nobody's.
+        After a request that was interrupted, or failed, that is another queue: the first one's reply is discarded.
         """
         check_message(message)
         message.jms_reply_to = self._replies.destination()
@@ -81,7 +81,7 @@ class TopicRequestor(Closeable, declares=True):
     def request(self, message: Message) -> Message | None:
         """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes.
 
-        After a request that was interrupted, or failed, that is another topic: the first one's reply is nobody's.
+        After a request that was interrupted, or failed, that is another topic: the first one's reply is discarded.
         """
         check_message(message)
         message.jms_reply_to = self._replies.destination()
@@ -97,7 +97,7 @@ class TopicRequestor(Closeable, declares=True):
 
 
 class _Replies(Generic[_Temporary]):
-    """The temporary destination that replies come to: another one after each request that failed or was interrupted, as its reply may come yet."""
+    """The temporary destination for replies: a new one after each request that failed or was interrupted, as its reply may still arrive."""
 
     def __init__(self, make: Callable[[], _Temporary], consume: Callable[[_Temporary], MessageConsumer]) -> None:
         self._make = make
@@ -111,8 +111,8 @@ class _Replies(Generic[_Temporary]):
             raise
 
     def destination(self) -> _Temporary:
-        """Return where the next reply is to be sent."""
-        # The reply to an earlier request may still come, and must not be taken for the next one's.
+        """Return the destination for the next reply."""
+        # The reply to an earlier request may still arrive, and must not be taken for the next one's.
         if self._is_stale:
             # The consumer is closed first, as a destination with consumers cannot be deleted (§5.3).
             self._consumer.close()
@@ -125,7 +125,7 @@ class _Replies(Generic[_Temporary]):
 
     def receive_after(self, send: Callable[[], None]) -> Message | None:
         """Send a request; return its reply, or None if the session closes."""
-        # The mark comes before the send: a request that is interrupted after it has left may still be answered.
+        # The mark is set before the send: a request that is interrupted after it was sent may still be answered.
         self._is_stale = True  # until the reply is there
         send()
         reply = self._consumer.receive()
@@ -146,7 +146,7 @@ def _wrong_session(requestor: str, domain: str, session: object) -> JMSException
 
 
 def _delete(destination: TemporaryQueue | TemporaryTopic) -> None:
-    """Delete a reply destination, which may be gone already: with its connection, or by an earlier close."""
+    """Delete a reply destination, which may no longer exist: it ends with its connection, or an earlier close deleted it."""
     with suppress(IllegalStateException, InvalidDestinationException):
         destination.delete()
 

@@ -25,7 +25,7 @@ _log = logging.getLogger("pyjms.runtime")
 
 
 class JmsConnectionConsumer(ConnectionConsumer):
-    """Takes messages off a destination on a thread of its own and deals them out to server sessions."""
+    """A connection consumer, which takes messages off a destination on a thread of its own and distributes them to server sessions."""
 
     __slots__ = (
         "_closed",
@@ -58,13 +58,13 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._running = False
         self._rest = Rest(connection.clock)
         self._is_told = False
-        """Whether the connection's ExceptionListener has heard of the outage that lasts; each is told once."""
+        """Whether the present outage was reported to the connection's ExceptionListener; each is reported once."""
         self._pending_release: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
         self._worker = WorkThread(name, connection.clock, self._work, self._tell)
 
     def subscribe(self, request: SubscribeRequest) -> None:
-        """Have a provider's consumer, and a thread. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        """Create the provider's consumer, and a thread. Raises the errors of `ProviderSession.subscribe`, unmapped."""
         self._consumer: ProviderConsumer = self._session.subscribe(request, self._worker.wake)
         self._worker.start()
 
@@ -75,19 +75,19 @@ class JmsConnectionConsumer(ConnectionConsumer):
         return self._pool
 
     def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
-        """Call what refuses each call: the connection was given up."""
+        """Use a stand-in that refuses each call: the connection was given up."""
         self._session, self._consumer = session, consumer
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of this consumer in its midst."""
+        """Give up the connection, as a signal has interrupted a call of this consumer half way."""
         self._connection.poison()
 
     def close(self) -> None:
-        """Take nothing more. What was loaded into server sessions stays with them."""
+        """Take no more messages. Messages loaded into server sessions stay with them."""
         self.shut_down()
 
     def shut_down(self) -> None:
-        """Close, or wait for the thread that does. May be repeated."""
+        """Close, or wait for the thread that closes. May be repeated."""
         # The thread is not waited for: it may be in the application's pool, which may even be the caller.
         self._closed = True
         self._worker.end_soon()
@@ -105,13 +105,13 @@ class JmsConnectionConsumer(ConnectionConsumer):
         if not self._connection.is_started:
             return
         # The flag is set first: the provider may wake the thread within the next call, and the
-        # thread would take itself for stopped.
+        # thread would find itself stopped.
         self._running = True
         self._consumer.set_interested(True)
         self._worker.wake()
 
     def pause_delivery(self) -> None:
-        """Take no messages until the connection starts again."""
+        """Take no messages until the connection is started again."""
         self._running = False
         self._consumer.set_interested(False)
 
@@ -119,7 +119,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         if not self._running or self._closed:
             return False
         if self._rest.lasts:
-            # The thread forgets its time with each wait, so each look has to name it again.
+            # The thread forgets its time with each wait, so each check has to set it again.
             self._worker.until_ms = self._rest.until_ms
             return False
         try:
@@ -143,13 +143,13 @@ class JmsConnectionConsumer(ConnectionConsumer):
             return False
 
     def _tell(self, error: Exception) -> None:
-        """Let the connection's ExceptionListener know of an error that nobody expected (JMS 1.1 §4.3.8)."""
+        """Call the connection's ExceptionListener for an unexpected error (JMS 1.1 §4.3.8)."""
         if not self._closed:
             reason = f"a connection consumer met an unexpected error: {reason_of(error)}"
             self._connection.report(ProviderError(reason))
 
     def _give_back(self, deliveries: list[Delivery]) -> None:
-        """Let `deliveries` come again; what cannot be given back is tried again before more is taken."""
+        """Release `deliveries`; those that cannot be released now are tried again before more are taken."""
         self._pending_release += deliveries
         self._session.recover(self._pending_release)
         self._pending_release = []
@@ -159,7 +159,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         try:
             while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
                 deliveries.append(delivery)
-            # A poll that succeeds ends the outage: the next one is told again.
+            # A poll that succeeds ends the outage: the next one is reported again.
             self._is_told = False
         except ProviderError:
             if not deliveries:
@@ -170,7 +170,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         return deliveries
 
     def _load_into_pool(self, deliveries: list[Delivery]) -> None:
-        """Load `deliveries` into a server session; give them back when the application server fails."""
+        """Load `deliveries` into a server session; release them when the application server fails."""
         loaded_into: JmsSession | None = None
         try:
             server_session: ServerSession = self._pool.get_server_session()
@@ -190,7 +190,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
                     self._give_back(deliveries)
                 else:
                     loaded_into.unload(deliveries)
-            # A pool that fails would fail for each message: nothing more is taken until the connection
+            # A pool that fails would fail for each message: no more are taken until the connection
             # is started again.
             finally:
                 self.pause_delivery()
@@ -198,7 +198,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
                 _log.exception("a server session could not be started; its messages go back to their destination")
 
     def _load(self, session: JmsSession, deliveries: list[Delivery]) -> bool:
-        """Load; if the provider cannot hand the messages over now, give them back, rest, and return False.
+        """Load; if the provider cannot transfer the messages now, release them, rest, and return False.
 
         Raises JMSException when the session is closed.
         """
@@ -222,7 +222,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
 
 def _check_server_session(given: object) -> None:
-    """Raise JMSException or IllegalArgumentException for what a pool may not return; it may return any object with these members."""
+    """Raise JMSException or IllegalArgumentException for an invalid result of a pool; any object with these members is valid."""
     if given is None or isinstance(given, type):
         what = "None" if given is None else f"the class {given.__name__}, not an object of it"
         raise JMSException(f"getServerSession() returned {what}")

@@ -1,6 +1,6 @@
-"""A session: factory of everything else, and owner of all that is delivered through it (JMS 1.1 §4.4).
+"""A session: factory of all objects below it, and owner of all deliveries through it (JMS 1.1 §4.4).
 
-How deliveries end, and transactions, is in `settling.py`; how listeners are served in `dispatch.py`.
+`settling.py` has the ends of deliveries and transactions; `dispatch.py` serves listeners.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class JmsSession(SettlingSession):
     """The session of the common interfaces; the domains derive from it."""
 
     refuses_sends = False
-    """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
+    """Whether a message sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
 
     def __init__(
         self, connection: ConnectionContract, mode: AcknowledgeMode, provider_session: ProviderSession
@@ -83,7 +83,7 @@ class JmsSession(SettlingSession):
         self._dispatcher = Dispatcher(self)
         self._message_listener: MessageListenerLike | None = None
         # The connection's id is unique in the message system, and the number in the connection: no
-        # id needs a question to the broker (§3.4.3).
+        # id needs a request to the broker (§3.4.3).
         self._id_prefix = f"ID:{connection.connection_id}:{connection.next_number()}:"
         self._numbers = count(1)
 
@@ -147,7 +147,7 @@ class JmsSession(SettlingSession):
 
     @defers_signals(undo=close_made)
     def _add_producer(self, kind: type[_Producer], destination: Destination | None) -> _Producer:
-        """Make a producer of the class `kind`, or of the one that does the same and is traced."""
+        """Make a producer of the class `kind`, or of its traced variant."""
         producer = class_in_use(kind)(self, destination)
         self._producers.add(producer)
         return producer
@@ -202,14 +202,14 @@ class JmsSession(SettlingSession):
         consumer = class_in_use(kind)(self, destination, request)
         with mapped_errors:
             consumer.subscribe(request)
-        # The consumer is entered when it has its provider's consumer: threads that walk the list
+        # The consumer is entered once it has its provider's consumer: threads that iterate over the list
         # call that. They hold this lock, too.
         with self.gate.lock:
             self._consumers[consumer] = None
         return consumer
 
     def replace_provider(self, session: ProviderSession, consumer: ProviderConsumer) -> None:
-        """Have this session and its consumers call what refuses each call: the connection was given up."""
+        """Have this session and its consumers use stand-ins that refuse each call: the connection was given up."""
         self.provider_session = session
         # No lock is taken: a signal's handler runs this, and the interrupted thread may hold the
         # gate's. `list` copies in one step.
@@ -217,18 +217,18 @@ class JmsSession(SettlingSession):
             each.provider = consumer
 
     def make_inbox(self) -> Inbox:
-        """Return where a consumer of this session waits for messages."""
+        """Return an inbox in which a consumer of this session waits for messages."""
         return Inbox(self.provider_session.waiter(self.clock))
 
     # Receiving, for this session's consumers
 
     def take(self, consumer: JmsMessageConsumer, *, or_enter: bool = False) -> Message | None:
-        """Take, thaw and, as the mode asks, settle the next message of `consumer`; None if there is none now.
+        """Take, thaw and, if the mode requires it, settle the next message of `consumer`; None if there is none now.
 
-        With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
+        With `or_enter`, None also means that the consumer is to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
-        # What could not be given back before is older than what is taken now, and must be in its queue again first.
+        # Messages pending release are older than the next one, and must be in their queue again first.
         if self.unacked.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
@@ -240,7 +240,7 @@ class JmsSession(SettlingSession):
                     # The flag spares the usual session, which has no limit, the call of a property for each message.
                     if self._is_limited and self.unacked.is_full:
                         self._refuse_overrun()
-                    # The receiver is registered in one hold of the lock with the poll: a close has shut the
+                    # The receiver is registered in the same hold of the lock as the poll: a close has shut the
                     # gate already, or waits for it.
                     if or_enter and gate.receiver != me:
                         self._begin_receive(consumer, me)
@@ -255,12 +255,12 @@ class JmsSession(SettlingSession):
                     if delivery is None:
                         return None
                     # From here on a close does not wait for this call. If it overtakes the acknowledgement,
-                    # that raises ClosedError, and the message comes again.
+                    # that raises ClosedError, and the message is redelivered.
                     if or_enter:
                         gate.end_receive()
                 message = thaw(delivery, self)
                 if self.settles_at_once:
-                    # What is settled is not so once more: by now its connection may be lost, which would say that it comes again.
+                    # A settled message is not settled again: its connection may be lost by now, and the error would say that it is redelivered.
                     unsettled = _NOTHING if is_kept else (delivery,)
                 else:  # not before it was read: a close by another thread settles all that a DUPS_OK session has unacknowledged
                     self.unacked.delivered(delivery)
@@ -283,7 +283,7 @@ class JmsSession(SettlingSession):
             return message
 
     def _settle_taken(self, unsettled: Sequence[Delivery]) -> None:
-        """Settle what the mode asks for now. Raises `ProviderError` if the client must not get the last of them."""
+        """Settle the deliveries that the mode requires now. Raises `ProviderError` if the client must not get the last of them."""
         try:
             self.provider_session.acknowledge(unsettled)
         except InDoubtError:
@@ -294,17 +294,17 @@ class JmsSession(SettlingSession):
             # Some of the batch is settled, and this one may be.
 
     def _release_unread(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
-        """Give back `delivery`, if there is one, which the client did not get; what it got, and could not be settled, stays unacknowledged."""
+        """Release `delivery`, if any, which the client did not get; delivered messages that could not be settled stay unacknowledged."""
         if delivery is None:
             return
         self.unacked.take_one(delivery)
-        # Of a batch that could not be settled the client has had all but the last: the others must not come again now.
+        # Of a batch that could not be settled the client has had all but the last: the others must not be redelivered now.
         self.unacked.requeue([each for each in unsettled if each is not delivery])
         with suppress(ProviderError):
             self.give_back((delivery,))
 
     def keep(self, consumer: JmsMessageConsumer) -> None:
-        """Leave the message that `consumer` took last, and that nobody gets, to its next receive."""
+        """Leave the message that `consumer` took last, and did not return, to its next receive."""
         if consumer.latest is not None:
             # A message that is not among the unacknowledged ones was settled when it was taken: only
             # another receive can return it.
@@ -315,7 +315,7 @@ class JmsSession(SettlingSession):
                 self._give_back_unreturned(consumer)
 
     def release_unreturned_later(self) -> None:
-        """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
+        """Add the messages that interrupted receives took, and did not return, to those pending release, after earlier deliveries."""
         with self.gate.lock:
             consumers = list(self._consumers)
         for consumer in consumers:
@@ -337,7 +337,7 @@ class JmsSession(SettlingSession):
         )
 
     def _begin_receive(self, consumer: JmsMessageConsumer, thread: int) -> None:
-        """Make the calling thread the one that receives, unless the session is closing; the gate is locked."""
+        """Make the calling thread the receiver, unless the session is closing; the gate is locked."""
         if self.gate.receiver is not None:
             # JMS 1.1 §4.4.6: a session is a single-threaded context
             raise IllegalStateException("another thread blocks in a receive of this session: use a session a thread")
@@ -355,13 +355,13 @@ class JmsSession(SettlingSession):
 
     @property
     def trusted(self) -> frozenset[str]:
-        """The classes that object messages from elsewhere may hold."""
+        """The classes that object messages from other processes may hold."""
         return self.connection.trusted
 
     # Listeners
 
     def listen(self, consumer: JmsMessageConsumer, callback: Callable[[Message], Any] | None) -> None:
-        """Set what the session's thread calls with the messages of `consumer`, or None for nothing."""
+        """Set the callable for the messages of `consumer` on the session's thread, or None for none."""
         self.check_open()
         if callback is not None and self._message_listener is not None:
             raise IllegalStateException("this session has a listener of its own, so its consumers can have none")
@@ -372,7 +372,7 @@ class JmsSession(SettlingSession):
         self.has_listeners = self._dispatcher.is_active or self._message_listener is not None
 
     def wake_listener(self, consumer: JmsMessageConsumer) -> None:
-        """Have the session's thread look for work for `consumer`. Any thread; never blocks."""
+        """Have the session's thread poll `consumer`. Any thread; never blocks."""
         self._dispatcher.wake(consumer)
 
     @property
@@ -397,40 +397,40 @@ class JmsSession(SettlingSession):
         self._dispatcher.run_loaded()
 
     def load(self, deliveries: list[Delivery], rest: Rest) -> None:
-        """Take over what a connection consumer received, for `run`. Raises IllegalStateException, and `ProviderError` unmapped."""
+        """Take over deliveries that a connection consumer received, for `run`. Raises IllegalStateException, and `ProviderError` unmapped."""
         self.check_open()
         # The provider is asked first: if it refuses, the connection consumer still has the messages
-        # and gives them back.
+        # and releases them.
         self.provider_session.adopt(deliveries)
-        # A message that fails in this session holds up the connection consumer, which would load
+        # A message that fails in this session makes the connection consumer rest, which would load
         # the same one again at once.
         self._dispatcher.loader_rest = rest
         self._dispatcher.loaded.extend(deliveries)
 
     def unload(self, deliveries: list[Delivery]) -> None:
-        """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
-        # The messages are pending release before the rollback: if that fails, the next piece of work gives them back.
+        """Release the deliveries that `load` took over and `run` has not delivered, as the server session could not start."""
+        # The messages are pending release before the rollback: if that fails, the next piece of work releases them.
         self.unacked.release_later(self._dispatcher.unload(deliveries))
         with mapped_errors:
             if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
                 self.provider_session.rollback()
             self.give_back(())
 
-    # Life
+    # Life cycle
 
     def begin_delivery(self) -> None:
-        """Let messages through, if the connection is started still: another thread may be stopping it."""
+        """Let messages through, if the connection is still started: another thread may be stopping it."""
         with self.gate.lock:
-            # The connection is asked under the gate's lock: a stop changes its state first and then
+            # The connection is checked under the gate's lock: a stop changes its state first and then
             # shuts each gate, so one of the two sees the other.
             if self._state is State.STOPPED and self.connection.is_started:
                 self._state = next_state(self._state, Event.START, "session")
                 self.gate.set_open(True)
-        # The wake-up comes after the lock is released: `wake_all` takes it, and it cannot be taken twice.
+        # The wake-up follows the release of the lock: `wake_all` takes it, and it cannot be taken twice.
         self.wake_all()
 
     def pause_delivery(self) -> None:
-        """Let no message through from now on; `wait_for_listeners` completes the stop."""
+        """Stop letting messages through; `wait_for_listeners` completes the stop."""
         with self.gate.lock:
             if self._state is State.STARTED:
                 self._state = next_state(self._state, Event.STOP, "session")
@@ -441,7 +441,7 @@ class JmsSession(SettlingSession):
         self.gate.wait_until_quiet(listeners_only=True)
 
     def wake_all(self) -> None:
-        """Make every waiting thread of this session look again."""
+        """Make every waiting thread of this session check again."""
         with self.gate.lock:
             consumers = list(self._consumers)
         for consumer in consumers:
@@ -472,13 +472,13 @@ class JmsSession(SettlingSession):
             self._dispatcher.drop_listeners()
             self._message_listener = None
         self._dispatcher.end()  # now, as no listener can be set any more, which would begin the thread anew
-        # The warnings come without the gate's lock: a log handler of the application may block.
+        # The warnings follow without the gate's lock: a log handler of the application may block.
         for consumer in consumers:
             consumer.warn_unreturned()
         try:
             with mapped_errors:
-                # The close of the provider's session would give back what a DUPS_OK client has had, so that
-                # is settled before.
+                # The close of the provider's session would release messages that a DUPS_OK client has had, so they
+                # are settled before.
                 self._settle_lazy()
                 self.provider_session.close()
         # A session is closed even if its provider failed: the connection must not keep it for its own close.
@@ -486,21 +486,21 @@ class JmsSession(SettlingSession):
             self.connection.forget_session(self)
 
     def end_delivery(self) -> None:
-        """Begin to close: let nothing more through, and wake all who wait. May be repeated; does not wait."""
+        """Begin to close: let no more messages through, and wake all waiting threads. May be repeated; does not wait."""
         with self.gate.lock:
             self._state = next_state(self._state, Event.CLOSE, "session")
             self.gate.set_open(False)
         try:
             with suppress(ProviderError):  # what waits there waits for its own time, and all is closed all the same
                 self.provider_session.end_waits()
-        # The threads that wait here see the closed gate only when they are woken, whatever the provider raised.
+        # The threads that wait here see the closed gate only when they are woken, even if the provider has raised.
         finally:
             self.wake_all()
 
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""
         with self.gate.lock:
-            # The mark comes before the wake-up: a receive that wakes looks at the mark, and no new one begins.
+            # The mark is set before the wake-up: a receive that wakes checks the mark, and no new one begins.
             consumer.mark_closed()
             self._consumers.pop(consumer, None)
         consumer.wake()
@@ -510,13 +510,13 @@ class JmsSession(SettlingSession):
         # A DUPS_OK client has no call that settles its batch, and unsettled messages would keep a
         # durable subscription in use.
         self._settle_done()
-        # The provider's consumer is asked for what it kept of an interrupted poll, so it must be open still.
+        # The provider's consumer is asked for the message of an interrupted poll, so it must still be open.
         self._give_back_unreturned(consumer)
         with mapped_errors:
             consumer.release()
 
     def _give_back_unreturned(self, consumer: JmsMessageConsumer) -> None:
-        """Have what nobody receives any more from a closed consumer come again, or warn of it."""
+        """Release a message that no receive of a closed consumer has returned, or warn of it."""
         consumer.warn_unreturned()
         self._release_unreturned_later(consumer)
         if self.unacked.pending_release and self.gives_back_at_any_time:
@@ -524,13 +524,13 @@ class JmsSession(SettlingSession):
                 self.give_back(())
 
     def forget_producer(self, producer: JmsMessageProducer) -> None:
-        """Drop a closed producer."""
+        """Remove a closed producer."""
         self._producers.discard(producer)
 
     def forget_browser(self, browser: JmsQueueBrowser) -> None:
-        """Drop a closed browser."""
+        """Remove a closed browser."""
         self._browsers.discard(browser)
 
     def next_message_id(self) -> MessageId:
-        """Return an id that no other message of this message system has (§3.4.3)."""
+        """Return an id that is unique in this message system (§3.4.3)."""
         return MessageId(self._id_prefix + str(next(self._numbers)))

@@ -1,7 +1,7 @@
-"""What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
+"""The end of a session's deliveries: they are settled, by mode, or released (JMS 1.1 §4.4.7, §4.4.11).
 
-`UnackedMessages` says which deliveries that is about. What was taken out of it for a call that fails is entered again, while the client may still
-settle it; what could not be released to the provider stays pending release, and is tried again with the next piece of work.
+`UnackedMessages` holds the deliveries concerned. Those that were taken out of it for a call that fails are entered again, while the client may still
+settle them; those that could not be released to the provider stay pending release, and are tried again with the next piece of work.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from pyjms.runtime.contracts import ConnectionContract
 
 _UNKNOWN = (InDoubtError, ConnectionLostError, ClosedError)
-"""Why a commit failed of which nobody knows whether it was made, or whose messages are this session's no more."""
+"""Errors of a commit whose outcome is unknown, or whose messages no longer belong to this session."""
 
 
 class SettlingSession(Session):
-    """The part of a session that ends deliveries and transactions; `JmsSession` has what begins them.
+    """The part of a session that ends deliveries and transactions; `JmsSession` has the part that begins them.
 
     `gate` orders deliveries against stop and close; `provider_session` is the provider's session.
     """
 
     failure: str | None = None
-    """Why what a transaction that is rolled back has received counts as failed, as if a listener had raised; None: it does not."""
+    """The reason why the messages received in a transaction count as failed when it is rolled back, as if a listener had raised; None: they do not."""
     _dispatcher: Dispatcher
 
     def __init__(
@@ -57,7 +57,7 @@ class SettlingSession(Session):
         self.provider_session = provider_session
         self.is_closed = False
         self.is_joined = False
-        """Whether a block of `pyjms.joining.joined` ends the transaction, so that nobody else may."""
+        """Whether a block of `pyjms.joining.joined` ends the transaction, so that no other code may."""
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
         self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -66,7 +66,7 @@ class SettlingSession(Session):
         self.unacked = UnackedMessages(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of this session in its midst."""
+        """Give up the connection, as a signal has interrupted a call of this session half way."""
         self.connection.poison()
 
     def check_open(self) -> None:
@@ -88,16 +88,16 @@ class SettlingSession(Session):
 
     @defers_signals()
     def acknowledge(self, message: Message) -> None:
-        """Acknowledge all that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, nothing."""
+        """Acknowledge all messages that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, none."""
         self.check_open()
         if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
-        # The messages are taken out before the call: what a listener's thread enters meanwhile was
-        # delivered later, and is not covered.
+        # The messages are taken out before the call: those that a listener's thread enters meanwhile were
+        # delivered later, and are not covered.
         deliveries = self.unacked.take()
         try:
             self.provider_session.acknowledge(deliveries)
-        # These deliveries are over, and the messages come again: if they were put back, the next
+        # These deliveries are over, and the messages are redelivered: if they were put back, the next
         # call would fail for them, too.
         except TooLateError as error:
             raise to_jms(error) from error
@@ -106,8 +106,8 @@ class SettlingSession(Session):
             if isinstance(error, ProviderError):
                 raise to_jms(error) from error
             raise
-        # A session with as many unacknowledged messages as are allowed has stopped its listeners,
-        # for which there is room now.
+        # A session with the most unacknowledged messages allowed has stopped its listeners,
+        # which may continue now.
         self._dispatcher.wake()
 
     @defers_signals()
@@ -129,7 +129,7 @@ class SettlingSession(Session):
                 raise
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Let `deliveries` come again, and what is pending release. Raises `ProviderError`: all of that is pending then."""
+        """Release `deliveries`, and those pending release. Raises `ProviderError`: all of them are pending then."""
         unacked = self.unacked
         pending = (*deliveries, *unacked.take_pending_release())
         try:
@@ -139,20 +139,20 @@ class SettlingSession(Session):
             raise
 
     def _settle_lazy(self) -> None:
-        """Acknowledge what a DUPS_OK_ACKNOWLEDGE session has put off: an orderly end makes no duplicates."""
+        """Settle the deliveries that a DUPS_OK_ACKNOWLEDGE session has deferred: an orderly end makes no duplicates."""
         if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
             with suppress(ProviderError):
                 self.provider_session.acknowledge(self.unacked.take())
 
     def _settle_done(self) -> None:
-        """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
+        """Settle deferred deliveries while the session goes on: a client of this mode has no call to settle those that keep a subscription in use."""
         if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
             return
-        # Under the gate's lock no listener begins between the question and the taking.
+        # Under the gate's lock no listener begins between the check and the taking.
         with self.gate.lock:
             if self.gate.runs_listener_elsewhere():
                 return  # that thread enters and settles them; its next batch settles them
-            # A listener that calls this has the latest message in hand, which is settled when it returns.
+            # A listener that calls this is processing the latest message, which is settled when it returns.
             done = self.unacked.take_done() if self.gate.runs_listener_here() else self.unacked.take()
         if not done:
             return
@@ -200,7 +200,7 @@ class SettlingSession(Session):
             unacked.committing = ()
             raise to_jms(error) from error
         except ProviderError as error:
-            # What was received comes again, if not by this call, by the next end of a transaction.
+            # The received messages are redelivered, if not by this call, by the next end of a transaction.
             unacked.committing = (*unacked.committing, *unsettled)
             self._tell_rolled_back(error)
         except Exception:  # whether it is committed the client does not know, and may end the transaction once more
@@ -213,11 +213,11 @@ class SettlingSession(Session):
 
     @abstractmethod
     def release_unreturned_later(self) -> None:
-        """Have what interrupted receives took, and did not return, come again after what was delivered before it."""
+        """Add the messages that interrupted receives took, and did not return, to those pending release, after earlier deliveries."""
 
     def _tell_rolled_back(self, error: ProviderError) -> NoReturn:
-        """Have what a transaction has received come again, as it was not committed, and say so."""
-        # The provider has rolled back by itself: only what was received is left to be given back.
+        """Release the messages received in a transaction that was not committed, and raise the error that says so."""
+        # The provider has rolled back by itself: only the received messages are left to be released.
         if isinstance(error, RolledBackError):
             with mapped_errors:
                 self._give_back_received(self.unacked.release_all_later())
@@ -235,7 +235,7 @@ class SettlingSession(Session):
         self._roll_back()
 
     def _roll_back(self) -> None:
-        # Owed before anything is done: what was sent because of them may be gone, so no commit may settle them.
+        # Pending release before anything is done: messages sent because of them may be lost, so no commit may settle them.
         deliveries = self.unacked.release_all_later()
         with mapped_errors:
             try:
@@ -246,21 +246,21 @@ class SettlingSession(Session):
             self._give_back_received(deliveries)
 
     def _give_back_received(self, deliveries: Sequence[Delivery]) -> None:
-        """Let what a transaction has received, which is pending release first, come again: as failed, if that is said of it.
+        """Release the messages received in a transaction, which are pending release first; as failed, if `failure` is set.
 
-        Raises `ProviderError`: what was not given back is pending still.
+        Raises `ProviderError`: those that were not released are still pending.
         """
         unacked = self.unacked
         if self.failure is not None:
             for delivery in deliveries:
                 give_back_failed(self.provider_session, self.connection.capabilities, delivery, self.failure)
-                # The releases are counted off one by one: after an error those before it must not be given
-                # back a second time.
+                # The releases are removed one by one: after an error the earlier ones must not be released
+                # a second time.
                 unacked.pending_release = unacked.pending_release[1:]
         if unacked.pending_release:
             self.give_back(())
 
-    # Who may do so
+    # Control of the session
 
     def _check_transaction(self, what: str) -> None:
         self.check_open()
@@ -273,7 +273,7 @@ class SettlingSession(Session):
         self._check_thread(what)
 
     def _check_thread(self, what: str) -> None:
-        """Refuse what would end another thread's work in the middle (§4.4.6: one thread controls a session)."""
+        """Refuse a call that would end another thread's work half way (§4.4.6: one thread controls a session)."""
         # While the gate is shut no listener begins, so any one thread may control the session.
         if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
             raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")

@@ -1,7 +1,7 @@
-"""Temporary destinations of one connection: made, deleted on request, and when nobody holds them any more (§4.4.3).
+"""Temporary destinations of one connection: created, deleted on request, and when the application has dropped them (§4.4.3).
 
 A temporary destination that the application has dropped is deleted at the next occasion on which this connection
-makes another one or closes. It is not deleted in the finalizer itself, which may run anywhere, also under a lock.
+creates another one or closes. It is not deleted in the finalizer itself, which may run anywhere, also under a lock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Temporaries:
         self._dropped: deque[Address] = deque()
 
     def poison(self, provider: ProviderConnection) -> None:
-        """Go on with what refuses each call: the connection was given up."""
+        """Use a stand-in that refuses each call: the connection was given up."""
         self._provider = provider
 
     def create_queue(self) -> JmsTemporaryQueue:
@@ -61,7 +61,7 @@ class Temporaries:
             self._provider.delete_temporary(address)
 
     def _delete_dropped(self) -> None:
-        # Those that go back into the list wait for the next occasion.
+        # Addresses that are put back into the list wait for the next occasion.
         for _ in range(len(self._dropped)):
             try:
                 address = self._dropped.popleft()

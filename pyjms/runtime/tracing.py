@@ -1,6 +1,6 @@
-"""Tracing: what a tracer of messages implements, which one there is now, and the producers and consumers that report to it.
+"""Tracing: the interface of a tracer of messages, the present tracer, and the producers and consumers that report to it.
 
-A session asks once for each producer and consumer that it makes. Without a tracer it makes classes that know nothing of tracing.
+A session asks once for each producer and consumer that it makes. Without a tracer it makes classes without tracing code.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _Kind = TypeVar("_Kind", bound=JmsMessageProducer | JmsMessageConsumer)
 
 
 class MessageTracer(ABC):
-    """Is told of each message. Any thread."""
+    """A tracer, which is called for each message. Any thread."""
 
     @abstractmethod
     def sending(self, address: Address, message: Message) -> AbstractContextManager[Mapping[str, str]]:
-        """Return what is entered around a send; it gives the text properties that the message is to carry.
+        """Return the context manager around a send; it gives the text properties that the message is to carry.
 
-        The header fields that send decides are known when it is left.
+        The header fields that the send sets are known when it is left.
         """
 
     @abstractmethod
     def receiving(self, address: Address) -> AbstractContextManager[Callable[[Message | None], None]]:
-        """Return what is entered around a receive; what it gives is called with what came. None: nothing."""
+        """Return the context manager around a receive; it gives a function to be called with the message, or None if there was none."""
 
     @abstractmethod
     def processing(self, address: Address, message: Message) -> AbstractContextManager[object]:
-        """Return what is entered around the call of a message listener."""
+        """Return the context manager around the call of a message listener."""
 
 
 _tracers: Final[list[MessageTracer]] = []
 
 
 def current_tracer() -> MessageTracer | None:
-    """Return the tracer that there is now, or None."""
+    """Return the present tracer, or None."""
     return _tracers[-1] if _tracers else None
 
 
@@ -57,9 +57,9 @@ def trace_with(tracer: MessageTracer | None) -> None:
 
 
 def class_in_use(kind: type[_Kind]) -> type[_Kind]:
-    """Return `kind`, a class of producers or consumers, or the one that does the same and is traced, if there is a tracer."""
+    """Return `kind`, a class of producers or consumers, or its traced variant if there is a tracer."""
     # The tracer is asked for once, when a producer or consumer is made: without one, sends and
-    # receives know nothing of tracing.
+    # receives contain no tracing code.
     if not _tracers:
         return kind
     wanted: Any = kind  # a type variable is not hashable to mypy
@@ -88,7 +88,7 @@ class _TracedProducer(JmsMessageProducer):
         time_to_live: int,
     ) -> None:
         tracer = current_tracer()
-        # What is no message goes on to the send itself, which raises the right error.
+        # An object that is no message is passed to the send itself, which raises the right error.
         if tracer is None or not isinstance(message, Message):
             super()._send(address, destination, message, mode, priority, time_to_live)
             return

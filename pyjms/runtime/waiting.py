@@ -30,18 +30,18 @@ _DIFFERENT: Final = 8  # so many problems are remembered
 
 
 class Rest:
-    """The failures of one consumer, one after the other, and the pauses after them."""
+    """The successive failures of one consumer, and the pauses after them."""
 
     __slots__ = ("_clock", "_delays", "_said", "until_ms")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # `float()` is 0.0: these pauses have no part that chance decides.
+        # `float()` is 0.0: these pauses have no random part.
         self._delays = Delays(_BACK_OFF, float)
         self.until_ms: float | None = None
         """When the pause ends, by the monotonic clock; None: there is none."""
         self._said: dict[str, float] = {}
-        """What the log has heard, and when it may hear it again."""
+        """The problems logged, with the time from which on each may be logged again."""
 
     @property
     def lasts(self) -> bool:
@@ -49,20 +49,20 @@ class Rest:
         return self.until_ms is not None and self._clock.monotonic_ms() < self.until_ms
 
     def earlier(self, than_ms: float | None) -> float | None:
-        """Return when the pause ends, or the other time if that comes first."""
+        """Return the end of the pause, or the other time if that is earlier."""
         return than_ms if self.until_ms is None or (than_ms is not None and than_ms < self.until_ms) else self.until_ms
 
     def begin(self) -> None:
-        """Hear of a failure: the pause is twice as long as the one before, up to a second."""
+        """Begin the pause after a failure: twice as long as the one before, up to a second."""
         self.until_ms = self._clock.monotonic_ms() + self._delays.next_ms()
 
     def tell(self, problem: str, error: Exception) -> None:
-        """Warn of a failure, unless the log has heard of the same one in the last minute. Raises nothing, whatever the application's logging does."""
+        """Log a warning of a failure, unless the same one was logged in the last minute. Raises nothing, even if the application's logging does."""
         text = f"{problem}: {error}"
         now_ms = self._clock.monotonic_ms()
         if self._said.get(text, now_ms) > now_ms:
             return
-        # Texts of errors may hold ids, so that each is a new one: the memory of them has to end.
+        # Texts of errors may hold ids, so that each is a new one: the memory of them needs a limit.
         if len(self._said) >= _DIFFERENT:
             self._said = {}
         self._said[text] = now_ms + _SILENCE_MS
@@ -70,7 +70,7 @@ class Rest:
             _log.warning("%s", text)
 
     def end(self) -> None:
-        """Hear that it worked; the log hears it, too, if it has heard of failures. Raises nothing."""
+        """End the failures, after a success; it is logged if failures were. Raises nothing."""
         if self.until_ms is not None:
             self._delays.reset()
             self.until_ms = None
@@ -81,7 +81,7 @@ class Rest:
 
 
 class Inbox:
-    """Where one thread waits for work. Its members are those of others, as the wait is a hot path."""
+    """The place where one thread waits for work. Its members are those of other objects, as the wait is a hot path."""
 
     __slots__ = ("wait", "wake")
 
@@ -95,7 +95,7 @@ class Inbox:
 
 
 class DeliveryGate:
-    """Through it pass all messages of a session, so that `stop` and `close` can shut it (JMS 1.1 §4.3.4, §4.3.5).
+    """The gate that all messages of a session pass, so that `stop` and `close` can shut it (JMS 1.1 §4.3.4, §4.3.5).
 
     A thread polls its provider under `lock` and only while `is_open`. A thread that runs a listener is registered between
     `enter` and `leave`, one that blocks in ``receive`` is the `receiver`; `wait_until_quiet` waits for such threads. No
@@ -115,13 +115,13 @@ class DeliveryGate:
         """The consumer that it blocks for."""
 
     def set_open(self, is_open: bool) -> None:
-        """Let messages through, or no more of them; what passed before goes on. The caller holds `lock`."""
+        """Let messages through, or stop doing so; messages that have passed are not affected. The caller holds `lock`."""
         assert self.lock.locked()
         self.is_open = is_open
         self._tell_change()
 
     def wait_until_open(self, is_over: Callable[[], bool]) -> None:
-        """Wait until messages may pass, or until `is_over` says, at a change of the gate, that they never will."""
+        """Wait until messages may pass, or until `is_over` returns, at a change of the gate, that they never will."""
         self._wait_for(lambda: self.is_open or is_over())
 
     def enter(self, consumer: object) -> None:
@@ -130,26 +130,26 @@ class DeliveryGate:
         self._busy[get_ident()] = consumer
 
     def leave(self) -> None:
-        """Take the calling thread's registration back."""
+        """Remove the calling thread's registration."""
         with self.lock:
             self._busy.pop(get_ident(), None)
             if self._waiting:
                 self._tell_change()
 
     def end_receive(self) -> None:
-        """Have the calling thread be the receiver no longer, if it is. The caller holds `lock`."""
+        """End the calling thread's registration as the receiver, if it is. The caller holds `lock`."""
         if self.receiver == get_ident():
             self.receiver = self.receives_for = None
             if self._waiting:
                 self._tell_change()
 
     def runs_listener_here(self) -> bool:
-        """Say whether the calling thread runs a listener of this session."""
+        """Return whether the calling thread runs a listener of this session."""
         # The lock is not needed: a thread's own number is entered and removed by that thread alone.
         return get_ident() in self._busy
 
     def runs_listener_elsewhere(self) -> bool:
-        """Say whether another thread runs a listener of this session. The caller holds `lock`."""
+        """Return whether another thread runs a listener of this session. The caller holds `lock`."""
         assert self.lock.locked()
         me = get_ident()
         return any(thread != me for thread in self._busy)
@@ -157,8 +157,8 @@ class DeliveryGate:
     def wait_until_quiet(self, *, listeners_only: bool = False, consumer: object = None) -> None:
         """Wait until no other thread is busy: with `consumer` if given, in a listener only if asked.
 
-        A blocked ``receive`` ends because who shuts down wakes it; a listener ends when it returns, for which JMS 1.1
-        §4.3.4 makes us wait.
+        A blocked ``receive`` ends as the closing thread wakes it; a listener ends when it returns, and JMS 1.1
+        §4.3.4 requires the wait for that.
         """
         me = get_ident()
 
@@ -171,7 +171,7 @@ class DeliveryGate:
         self._wait_for(is_quiet)
 
     def _wait_for(self, is_so: Callable[[], bool]) -> None:
-        """Wait until `is_so` says so, which is asked under the lock at each change."""
+        """Wait until `is_so` returns True; it is called under the lock at each change."""
         # No `threading.Condition` waits here: one whose wait is interrupted releases a lock that it
         # does not have (decision 0104).
         signal = Signal()
@@ -180,15 +180,15 @@ class DeliveryGate:
                 with self.lock:
                     if is_so():
                         return
-                    # The signal is registered in the hold of the lock that found it not so: any change from
-                    # here on raises it.
+                    # The signal is registered in the same hold of the lock that found it not so: any later change
+                    # raises it.
                     self._waiting.add(signal)
                 deferred.wait(_wait_for, signal, None)
         finally:
             self._waiting.discard(signal)  # one call, and without the lock, for which an interrupted thread would wait
 
     def _tell_change(self) -> None:
-        """Have those look who wait. The lock is held."""
+        """Wake the waiting threads to check again. The lock is held."""
         # The tuple is a copy, as a thread whose wait ends takes its signal out without the lock.
         for signal in tuple(self._waiting):
             signal.set()
@@ -199,7 +199,7 @@ def _wait_for(signal: Signal, _: float | None) -> bool:
 
 
 class CloseOnce:
-    """The close of an object: one thread does it, other threads that close wait until it is done.
+    """The close of an object: one thread does it, other closing threads wait until it is done.
 
     A close that fails with a `JMSException` is done. After any other exception the next call does it again.
     """
@@ -221,7 +221,7 @@ class CloseOnce:
         me, signal = get_ident(), Signal()
         while True:
             with self._lock:
-                # The closing thread comes here again when a listener's or signal's code closes the same
+                # The closing thread gets here again when a listener's or signal's code closes the same
                 # object: it must not wait for itself.
                 if self._is_done or self._thread == me:
                     return
@@ -247,11 +247,11 @@ class CloseOnce:
 
 
 _ERRORS_MAX = 7
-"""So many unexpected errors may come one after the other; then the thread waits until it is woken, not to run in a circle."""
+"""The most unexpected errors in a row; then the thread waits until it is woken, instead of looping."""
 
 
 def start_thread(name: str, work: Callable[[], object]) -> None:
-    """Have a new thread do `work`, which raises nothing. Raises `ResourceError` when the system has no more threads for the moment."""
+    """Run `work`, which raises nothing, on a new thread. Raises `ResourceError` when no thread can be started for the moment."""
     _start(Thread(target=work, name=name, daemon=True))
 
 
@@ -263,11 +263,11 @@ def _start(thread: Thread) -> None:
 
 
 class WorkThread:
-    """A thread that is woken, or whose time has come, and then works until there is nothing to do.
+    """A thread that is woken, or whose time is reached, and then works until there is nothing to do.
 
-    `work` does one piece and says whether it did any. It runs on this thread only: it is the session's own thread of
-    JMS 1.1 §4.4.6, which serializes the session's listeners. One that raises does not end the thread: nobody else would do
-    the work that follows.
+    `work` does one piece and returns whether it did any. It runs on this thread only: it is the session's own thread of
+    JMS 1.1 §4.4.6, which serializes the session's listeners. An error of `work` does not end the thread: the following work
+    would not be done.
     """
 
     __slots__ = ("_ended", "_inbox", "_on_error", "_thread", "_work", "until_ms", "wake")
@@ -275,10 +275,10 @@ class WorkThread:
     def __init__(
         self, name: str, clock: Clock, work: Callable[[], bool], on_error: Callable[[Exception], object]
     ) -> None:
-        """`on_error` hears of what `work` raises, on the same thread."""
+        """`on_error` is called with the errors of `work`, on the same thread."""
         self._work = work
         self.until_ms: float | None = None
-        """Set by the work that is to be called again, at the latest, when the monotonic clock shows this."""
+        """Set by work that is to be called again, at the latest, when the monotonic clock shows this."""
         self._on_error = on_error
         self._inbox = Inbox(clock.wait)
         self._ended = False
@@ -286,11 +286,11 @@ class WorkThread:
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; `wake` may be called before. Raises `ResourceError` when the system has no more threads for the moment."""
+        """Start; `wake` may be called before. Raises `ResourceError` when no thread can be started for the moment."""
         _start(self._thread)
 
     def is_current(self) -> bool:
-        """Say whether the caller runs on this thread."""
+        """Return whether the caller runs on this thread."""
         return current_thread() is self._thread
 
     def end(self) -> None:
@@ -306,7 +306,7 @@ class WorkThread:
 
     def _run(self) -> None:
         while not self._ended:
-            # The time is forgotten before the work, which names a new one if it is to be called again.
+            # The time is cleared before the work, which sets a new one if it is to be called again.
             until_ms, self.until_ms = self.until_ms, None
             self._inbox.wait(until_ms)
             errors = 0
@@ -340,7 +340,7 @@ class EventThread:
         self._ended = False
 
     def call(self, callback: Callable[[], None]) -> None:
-        """Have `callback` run soon; dropped after `end`. Never blocks. Without a thread to be had it waits for the next call."""
+        """Run `callback` soon; dropped after `end`. Never blocks. If no thread can be started, it waits for the next call."""
         with self._lock:
             if self._ended:
                 return
@@ -349,10 +349,10 @@ class EventThread:
                 self._begin()
 
     def end(self) -> None:
-        """Let the thread end after the callbacks that wait; does not wait for it, as a callback may be the caller."""
+        """Let the thread end after the queued callbacks; does not wait for it, as a callback may be the caller."""
         with self._lock:
             self._ended = True
-            # Callbacks for which there was no thread before get another attempt.
+            # Callbacks for which no thread could be started get another attempt.
             if self._thread is None and not self._callbacks.empty():
                 self._begin()
             self._callbacks.put(None)
@@ -362,7 +362,7 @@ class EventThread:
         try:
             thread.start()
         # The callback waits for the next call: the thread that reports a lost connection is about
-        # to make it anew, and must come to that.
+        # to reconnect, and must not be stopped.
         except RuntimeError as error:
             _log.warning("the exception listener hears of %d problems later: %s", self._callbacks.qsize(), error)
             return

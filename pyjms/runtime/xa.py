@@ -1,4 +1,4 @@
-"""Sessions that a transaction manager controls (JMS 1.1 §8): for providers that have `Capability.XA`."""
+"""Sessions that a transaction manager controls (JMS 1.1 §8): for providers with `Capability.XA`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NO_BRANCH: Final = -1  # the format of the null Xid
 class JmsXAResource(XAResource):
     """Carries a transaction manager's calls to the provider's session.
 
-    What the session received since its last `end` belongs to the branch that it ends.
+    Messages that the session received since its last `end` belong to the branch that it ends.
     """
 
     __slots__ = ("_session", "_working")
@@ -57,11 +57,11 @@ class JmsXAResource(XAResource):
 
     @property
     def connection(self) -> ConnectionContract:
-        """The connection that this resource works for."""
+        """The connection to which this resource belongs."""
         return self._session.connection
 
     def poison(self) -> None:
-        """Give the connection up, as a signal has interrupted a call of this resource in its midst."""
+        """Give up the connection, as a signal has interrupted a call of this resource half way."""
         self._session.poison()
 
     @defers_signals()
@@ -83,9 +83,9 @@ class JmsXAResource(XAResource):
                 # A suspended branch may be ended without being resumed (X/Open XA): its messages were
                 # handed over at the suspension.
                 if branch == self._working:
-                    # A send from here on would belong to no branch, and nobody would ever commit it.
+                    # A send from here on would belong to no branch, and would never be committed.
                     self._session.refuses_sends = True
-                    # What was received is put into the branch while that is open: later acknowledgements would
+                    # Received messages are acknowledged in the branch while it is open: later acknowledgements would
                     # belong to no branch.
                     self._acknowledge_received(provider)
                 provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
@@ -102,7 +102,7 @@ class JmsXAResource(XAResource):
             self._working = None
 
     def _acknowledge_received(self, provider: ProviderSession) -> None:
-        """Give what was received to the branch, or keep it if that fails, so that nothing is lost sight of."""
+        """Acknowledge received messages in the branch, or keep them if that fails, so that none is lost."""
         deliveries = self._session.unacked.take()
         if not deliveries:
             return
@@ -166,7 +166,7 @@ class JmsXAResource(XAResource):
 
 
 class RecoveredXid(Xid):
-    """A branch that the provider named."""
+    """A branch that the provider returned."""
 
     __slots__ = ("_fact",)
 
@@ -190,7 +190,7 @@ class RecoveredXid(Xid):
         return f"RecoveredXid({fact.format_id}, {fact.global_transaction_id!r}, {fact.branch_qualifier!r})"
 
     def __eq__(self, other: object) -> bool:
-        # An Xid of the application's own make equals the recovered one of the same parts: managers
+        # An Xid of an application's class equals the recovered one of the same parts: managers
         # look their branches up by that.
         return isinstance(other, Xid) and _fact(other) == self._fact
 
@@ -199,12 +199,12 @@ class RecoveredXid(Xid):
 
 
 class _Controlled(JmsSession, XASession):
-    """What the three kinds of XA session share: it is its own `session`, and only XA ends its transactions."""
+    """The base of the three kinds of XA session: it is its own `session`, and only XA ends its transactions."""
 
     _resource: JmsXAResource | None = None
 
     refuses_sends = True
-    """Until a branch is started: outside of one nobody would ever commit the message."""
+    """True until a branch is started: a message outside of one would never be committed."""
 
     @property
     def session(self) -> JmsSession:
@@ -366,7 +366,7 @@ def _xa_code(error: ProviderError) -> int:
         return error.failure.value
     if isinstance(error, RolledBackError):
         return XAException.XA_RBROLLBACK
-    # The outcome is not known here: RMFAIL has the manager ask `recover` by another connection.
+    # The outcome is unknown here: RMFAIL makes the manager call `recover` on another connection.
     if isinstance(error, (ConnectionLostError, InDoubtError)):
         return XAException.XAER_RMFAIL
     if isinstance(error, ClosedError):
@@ -391,7 +391,7 @@ def _check_flags(flags: int, allowed: tuple[int, ...], call: str) -> None:
 
 
 def _fact(xid: Xid) -> spi_xid.Xid:
-    """Return the branch. Raises `XAException` (XAER_INVAL) for none, and for one whose parts are no bytes or too long."""
+    """Return the branch. Raises `XAException` (XAER_INVAL) for an object that is none, or one whose parts are no bytes or too long."""
     try:
         # `bytes(5)` would make five zero bytes of a number; a memoryview refuses it.
         parts = (memoryview(xid.global_transaction_id), memoryview(xid.branch_qualifier))
