@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.journal.storage_manager import StorageManager
+from pyjms_provider.core.journal.storage_manager import StorageManager, WorkUnderWay
 from tests.pyjms.runtime.helpers import Call
 
 NOBODY: Any = None
@@ -84,16 +84,16 @@ def test_whoever_comes_at_the_moment_of_the_end_is_waited_for_or_refused() -> No
         assert len(refused) == 4
 
 
-def test_who_finds_the_end_begun_after_its_entry_was_made_is_refused(storage: StorageManager) -> None:
+def test_who_finds_the_end_begun_after_its_entry_was_made_is_refused() -> None:
     class EndsJustBefore(deque[None]):
         def append(self, entry: None, /) -> None:
-            storage.end()  # nobody works, so it does not wait
+            work.end()  # nobody works, so it does not wait
             super().append(entry)
 
-    work = storage._work
+    work = WorkUnderWay()
     work.entries = EndsJustBefore()
     with pytest.raises(ClosedError):
-        storage.work(never)
+        work.do(never)
     assert not work.entries
 
 

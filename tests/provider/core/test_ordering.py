@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -18,8 +18,11 @@ from pyjms_provider.core.queue import cursor as lane
 from pyjms_provider.core.queue import entry_list as ordering
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
+from tests.provider.cost import memory_of, spare_memory_of, steps_of
 
 ENOUGH = 1_000_000
+FEW_BYTES = 20_000
+"""As 200 places take, and what is there without them."""
 
 
 class Orders:
@@ -346,9 +349,7 @@ def test_gaps_do_not_pile_up_behind_a_message_that_stays(orders: Orders) -> None
     for number in range(20_000):
         orders.add(f"goes{number}")
         orders.take(cursor)
-    lane = orders.ordering._lanes[4]
-    assert len(lane.entries) < 200
-    assert len(lane.sequences) == len(lane.entries)
+    assert memory_of(orders.ordering, without=[orders]) < FEW_BYTES
 
 
 def test_passed_places_do_not_pile_up(orders: Orders) -> None:
@@ -356,46 +357,34 @@ def test_passed_places_do_not_pile_up(orders: Orders) -> None:
     for number in range(20_000):
         orders.add(str(number))
         orders.take()
-    assert len(orders.ordering._lanes[4].entries) < 200
+    assert memory_of(orders.ordering, without=[orders]) < FEW_BYTES
 
 
 def test_giving_back_one_by_one_makes_room_for_few(orders: Orders) -> None:
     entries = [orders.add(str(number)) for number in range(2_000)]
+    before = memory_of(orders.ordering, without=[orders])
     taken = [orders.take_entry() for _ in range(1_000)]
     for entry in reversed(taken):
         assert entry is not None
         orders.ordering.restore([entry])
     assert list(orders.ordering) == entries
-    assert len(orders.ordering._lanes[4].entries) < 2_200
-
-
-class Counting(list[object]):
-    """Counts the places that are looked at, or copied."""
-
-    places = 0
-
-    def __getitem__(self, wanted: Any) -> Any:
-        found = super().__getitem__(wanted)
-        Counting.places += len(found) if isinstance(found, list) else 1
-        return found
+    assert memory_of(orders.ordering, without=[orders]) < before + 10_000, "500 places more at most"
 
 
 @pytest.mark.parametrize("returned", [[0, 1, 2], [1, 2, 0], [999, 998], [500, 2]])
-def test_giving_back_behind_others_moves_few(
-    orders: Orders, returned: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_giving_back_behind_others_moves_few(orders: Orders, returned: list[int]) -> None:
     """What the list itself moves is next to nothing."""
-    monkeypatch.setattr(Counting, "places", 0)
     entries = [orders.add(str(number)) for number in range(1_000)]
     for number in range(1_000):
         if number not in {3, 501}:
             orders.ordering.discard(entries[number])
     entries += [orders.add(str(number)) for number in range(1_000, 2_000)]
-    lane = orders.ordering._lanes[4]
-    lane.entries, lane.sequences = Counting(lane.entries), Counting(lane.sequences)  # type: ignore[assignment]
+    steps: list[int] = []
     for number in returned:
-        orders.ordering.restore([entries[number]])
-    assert Counting.places <= 150, "each finds its place by halves"
+        restore = partial(orders.ordering.restore, [entries[number]])
+        copied = spare_memory_of(lambda restore=restore: steps.append(steps_of(restore)))  # type: ignore[misc]
+        assert copied <= 150 * 16, "it copies no more places than that"
+    assert sum(steps) <= 150, "each finds its place by halves"
     assert list(orders.ordering) == [entries[number] for number in sorted([3, 501, *returned, *range(1_000, 2_000)])]
 
 

@@ -11,7 +11,7 @@ from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.store import PagingMessageStore
+from pyjms_provider.core.store import NotInMemoryError, PagingMessageStore
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
 
@@ -27,6 +27,7 @@ class Paper:
         self.journal = VolatileJournal(Medium(), self._tap)
         self.journal.recover(lambda _: None)
         self.store = PagingMessageStore("test", self.journal, last_id=ReferenceId(0), memory_bytes=LIMIT)
+        self.all: list[MessageReference] = []
 
     def _tap(self, point: str, changes: Changes) -> None:
         if point == "before page out" and self.meanwhile is not None:
@@ -38,15 +39,25 @@ class Paper:
         if persistent:
             reference.journaled = True
         self.store.acquire(reference, holders - 1)
+        self.all.append(reference)
         return reference
 
     def check(self, held: Sequence[MessageReference]) -> None:
         """Hold the store to what must always be so; nobody is at work in it."""
-        store, ids = self.store, {each.id for each in held}
-        assert set(store._pageable) <= set(store._messages) <= ids
-        assert set(self.journal._paged) <= set(store._paged) <= ids
-        assert store.bytes_in_memory == sum(each.size for each in held if each.id in store._messages)
-        assert len(store) == len(ids)
+        store = self.store
+        in_memory = [each for each in held if self.is_in_memory(each)]
+        assert store.count_in_memory == len(in_memory)
+        assert store.bytes_in_memory == sum(each.size for each in in_memory)
+        assert len(store) == len(held)
+        known = {each.id for each in held}
+        assert not self.journal.read([each.id for each in self.all if each.id not in known])
+
+    def is_in_memory(self, reference: MessageReference) -> bool:
+        try:
+            self.store.retrieve(reference)
+        except (KeyError, NotInMemoryError):
+            return False
+        return True
 
 
 @pytest.mark.realises("JBM-3.1.c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import Barrier, Thread
 
 import pytest
@@ -10,12 +9,12 @@ import pytest
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
-from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import Reliability
-from pyjms_provider.core.queue.consumer import Consumer, ConsumerList, ConsumerTarget
+from pyjms_provider.core.queue.consumer import Consumer, ConsumerList
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.store import NotAtOnceError
+from tests.provider.cost import is_kept, steps_of
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
 
 
@@ -211,84 +210,96 @@ def test_an_heir_settles_what_was_handed_over(world: QueueWorld) -> None:
 
 def test_a_session_forgets_queues_that_it_no_longer_needs(world: QueueWorld) -> None:
     session = world.session()
-    for number in range(10):
-        queue = world.make_queue(f"queue://{number}")
+    queues = [world.make_queue(f"queue://{number}") for number in range(10)]
+    for number, queue in enumerate(queues):
         reader = world.reader(session=session, queue=queue)
         world.send(queue=queue)
         delivery = pulled(reader)
         if number % 2:
             reader.settle(delivery)
         session.remove_target(reader.target)
-    assert len(session._queues) == 5
+    assert [queue for queue in queues if is_kept(session, queue)] == queues[::2]
 
 
 # Order
 
 
-@pytest.mark.realises("JBM-9.1.1", "JBM-9.4", "BOIL-ORD-1", "BOIL-ORD-2")
-class Targets(dict[ConsumerTarget, None]):
-    """The targets of a session, and how often all were looked at."""
-
-    number = 0
-
-    def __iter__(self) -> Iterator[ConsumerTarget]:
-        self.number += 1
-        return super().__iter__()
-
-
-def test_a_consumer_closes_without_a_look_at_the_others_of_its_session(world: QueueWorld) -> None:
+def test_a_session_forgets_a_queue_with_its_last_consumer_there(world: QueueWorld) -> None:
     session = world.session()
-    targets = session._targets = Targets()
     other = world.make_queue("queue://other")
     here = [world.reader(session=session) for _ in range(20)]
     there = [world.reader(session=session, queue=other) for _ in range(20)]
     session.take_queue(other)
+
+    assert is_kept(session, other)
     for reader in [*here[1:], *there]:
         session.remove_target(reader.target)
         session.remove_target(reader.target)
-    assert not targets.number
-    assert list(session._queues) == [world.queue]
+    assert is_kept(session, world.queue)
+    assert not is_kept(session, other)
     session.remove_target(here[0].target)
-    assert not session._queues
+    assert not is_kept(session, world.queue)
 
 
-class Looks(dict[QueueEntry, None]):
-    """What is held of a queue, and how often all of it was looked at."""
+def steps_of_closing(others: int) -> int:
+    """Return what it costs to close 10 consumers of a session that has so many others at other queues."""
+    world = QueueWorld()
+    session = world.session()
+    for number in range(others):
+        world.reader(session=session, queue=world.make_queue(f"queue://{number}"))
+    readers = [world.reader(session=session) for _ in range(10)]
 
-    number = 0
+    def close() -> None:
+        for reader in readers:
+            session.remove_target(reader.target)
 
-    def __iter__(self) -> Iterator[QueueEntry]:
-        self.number += 1
-        return super().__iter__()
+    return steps_of(close)
 
 
-def test_who_leaves_looks_once_at_the_much_that_others_hold(world: QueueWorld) -> None:
+def test_to_close_a_consumer_costs_the_same_however_many_others_its_session_has() -> None:
+    assert steps_of_closing(500) == steps_of_closing(1)
+
+
+def steps_of_leaving(held: int) -> int:
+    """Return what 20 sessions cost that take a message each, of which every second one is settled, and leave while another one holds so many."""
+    world = QueueWorld()
     holder = world.reader("holder")
-    looks = world.queue.state._delivered = Looks()
-    texts = [str(number) for number in range(100)]
+    texts = [str(number) for number in range(held)]
     for text in [*texts, *"abcdefghijklmnopqrst"]:
         world.send(text)
-    assert holder.texts(100) == texts
-    for _ in range(10):
-        settling, closing = world.reader(), world.reader()
-        delivery = pulled(settling)
-        settling.session.remove_target(settling.target)
-        assert world.queue.held_count(settling.session)
-        assert settling.settle(delivery)
-        settling.session.close()
-        delivery = pulled(closing)
-        entry = entry_of(delivery)
-        assert world.queue.change_holder(entry, delivery.count, closing.session, holder.session)
-        assert not world.queue.held_count(closing.session)
-        closing.session.close()
-    assert looks.number == 1
-    assert list(world.queue.state._by_holder or ()) == [holder.session], "no others are kept"
+    assert holder.texts(held) == texts
+    left: list[Reader] = []
+
+    def leave() -> None:
+        for _ in range(10):
+            settling, closing = world.reader(), world.reader()
+            left.extend((settling, closing))
+            delivery = pulled(settling)
+            settling.session.remove_target(settling.target)
+            assert world.queue.held_count(settling.session)
+            assert settling.settle(delivery)
+            settling.session.close()
+            delivery = pulled(closing)
+            entry = entry_of(delivery)
+            assert world.queue.change_holder(entry, delivery.count, closing.session, holder.session)
+            assert not world.queue.held_count(closing.session)
+            closing.session.close()
+
+    steps = steps_of(leave)
+    assert is_kept(world.queue, holder.session)
+    assert not any(is_kept(world.queue, reader.session) for reader in left), "no others are kept"
     holder.session.close()
-    assert looks.number == 1
     assert world.texts() == [*texts, *"bdfhjlnprt"]
-    assert not world.queue.state._by_holder
+    assert not is_kept(world.queue, holder.session)
+    return steps
 
 
+def test_who_leaves_looks_once_at_the_much_that_others_hold() -> None:
+    steps = steps_of_leaving(1_100) - steps_of_leaving(100)
+    assert steps / 1_000 < 6, "one look at each, not twenty"
+
+
+@pytest.mark.realises("JBM-9.1.1", "JBM-9.4", "BOIL-ORD-1", "BOIL-ORD-2")
 def test_messages_of_one_thread_keep_their_order_within_a_priority(world: QueueWorld) -> None:
     reader = world.reader()
     for number in range(100):

@@ -28,9 +28,10 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
-from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroups, group_place
+from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroup, MessageGroups, group_place
 from pyjms_provider.core.queue.queue_rules import Capacity, CapacityReservation, LastValues, last_key
 from pyjms_provider.core.queue.scheduled_messages import DelayIndex, redelivery_delay_ms
+from tests.provider.cost import kept
 from tests.provider.helpers import QueueWorld, make_envelope
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
@@ -108,7 +109,7 @@ def owner_of(groups: MessageGroups, message: QueueEntry) -> Consumer | None:
 
 
 def groups_of(groups: MessageGroups, consumer: Consumer) -> set[str]:
-    return {name for name, group in groups._groups.items() if group.owner is consumer}
+    return {group.name for group in kept(groups, MessageGroup) if group.owner is consumer}
 
 
 def arrivals(groups: MessageGroups, *sequences: int) -> list[QueueEntry]:
@@ -235,7 +236,7 @@ def test_of_groups_without_messages_only_so_many_have_an_owner() -> None:
     settle(groups, *again, held)
     groups.left(one)
     assert groups_of(groups, one) == set()
-    assert not groups._groups
+    assert not kept(groups, MessageGroup)
 
 
 def test_a_group_keeps_its_owner_while_one_of_its_messages_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -507,8 +508,7 @@ def test_discarded_delays_do_not_pile_up() -> None:
         message = entry(number)
         delays.add(message, 10**9)
         delays.discard(message)
-    assert len(delays._heap) < 200
-    assert delays._ages is None or len(delays._ages) < 200
+    assert len(kept(delays, QueueEntry)) < 200
     assert delays.next_ms == 10
     assert delays.least() is lasting
 

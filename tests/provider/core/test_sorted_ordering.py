@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
@@ -19,6 +18,7 @@ from pyjms_provider.core.queue import sorted_entry_list as sorted_ordering
 from pyjms_provider.core.queue.cursor import UNFINISHED
 from pyjms_provider.core.queue.sorted_entry_list import SortedCursor, SortedQueueEntryList, SortValue, sort_value
 from pyjms_provider.core.store import NotInMemoryError
+from tests.provider.cost import steps_of
 
 ENOUGH = 1_000_000
 
@@ -147,41 +147,34 @@ def test_what_was_found_not_to_match_is_one_more_candidate_if_it_is_not_the_last
     assert list(world.ordering) == [entries[2]]
 
 
-class Counted(list[tuple[SortValue, int]]):
-    """A list that counts each item which somebody looks at."""
-
-    looks = 0
-
-    def __iter__(self) -> Iterator[tuple[SortValue, int]]:
-        for place in super().__iter__():
-            self.looks += 1
-            yield place
-
-    def __getitem__(self, index: Any) -> Any:
-        self.looks += 1
-        return super().__getitem__(index)
-
-
-@pytest.mark.parametrize("least", [0, 500], ids=["all", "half"])
-def test_a_browser_does_not_begin_at_the_first_message_each_time(world: Sorted, least: int) -> None:
-    entries = [world.add(value) for value in range(1_000)]
-    places = world.ordering._places = Counted(world.ordering._places)
+def steps_of_browsing(many: int, least: int) -> int:
+    world = Sorted()
+    entries = [world.add(value) for value in range(many)]
     cursor = world.ordering.new_cursor(world.above(least))
-    seen = []
-    while (found := world.ordering.peek(cursor, 10)) is not None:
-        if found is not UNFINISHED:
-            seen.append(found)
+    seen: list[object] = []
+
+    def browse() -> None:
+        while (found := world.ordering.peek(cursor, 10)) is not None:
+            if found is not UNFINISHED:
+                seen.append(found)
+
+    steps = steps_of(browse)
     assert seen == entries[least:]
-    assert places.looks < 1_000 * 13, "each, and a bisection before each"
+    return steps
+
+
+@pytest.mark.parametrize("half", [0, 0.5], ids=["all", "half"])
+def test_a_browser_does_not_begin_at_the_first_message_each_time(half: float) -> None:
+    few, many = (steps_of_browsing(number, round(number * half)) for number in (100, 1_000))
+    assert many <= 11 * few, "each once"
 
 
 def test_reading_ahead_does_not_begin_at_those_that_have_gone(world: Sorted) -> None:
     entries = [world.add(value) for value in range(200)]
     for _ in range(60):
         world.ordering.take_first()
-    places = world.ordering._places = Counted(world.ordering._places)
     assert world.ordering.first(3) == entries[60:63]
-    assert places.looks <= 4
+    assert steps_of(lambda: world.ordering.first(3)) <= 10
 
 
 def test_what_is_not_permitted_now_is_found_later(world: Sorted) -> None:

@@ -11,6 +11,7 @@ from pyjms_provider.core.queue import sorted_entry_list as sorted_turns
 from pyjms_provider.core.queue.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.queue.sorted_entry_list import SortedQueueEntryList, SortValue
 from tests.provider.core.owned import MANY, Owned, note_asked
+from tests.provider.cost import is_kept, kept
 from tests.provider.helpers import text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
@@ -84,7 +85,7 @@ def test_what_nobody_reads_is_forgotten(owned: OwnedSorted) -> None:
         for entry in entries:
             owned.ordering.discard(entry)
         owned.ordering.restore(entries)
-    assert len(owned.ordering._turns._came) <= 2 * MANY + 65
+    assert len(kept(owned.ordering, tuple, without=[owned])) <= 4 * MANY + 100, "values, places, and what came since"
     owned.mine.update(entries[7:9])
     assert [owned.poll() for _ in range(3)] == [entries[7], entries[8], None]
 
@@ -97,8 +98,7 @@ def test_what_comes_back_again_and_again_is_noted_a_few_times(owned: OwnedSorted
     for _ in range(1_000):
         assert owned.poll() is mine
         owned.ordering.restore([mine])
-    (turn,) = owned.ordering._turns._turns.values()
-    assert len(turn.behind) <= 100
+    assert len(kept(owned.ordering, tuple, without=[owned])) <= 200, "of 1,000"
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -156,7 +156,7 @@ def test_a_consumer_looks_once_at_the_backlog_of_another_ones_group(monkeypatch:
     assert len(other.texts()) == MANY + 1, "the group is anybody's"
     other.session.close()
     assert isinstance(world.queue.ordering, SortedQueueEntryList)
-    assert not world.queue.ordering._turns._turns
+    assert not any(is_kept(world.queue, reader.consumer) for reader in (owner, other))
 
 
 def test_who_owns_a_group_gets_what_it_had_left_to_others() -> None:

@@ -15,6 +15,7 @@ from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
+from tests.provider.cost import steps_of
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
 
 OTHER = ConnectionId("connection-2")
@@ -163,13 +164,24 @@ def test_selectors_and_no_local_choose_before_anything_is_stored(world: TopicWor
     assert not remote.accept(local)
 
 
-def test_a_selector_is_evaluated_once_for_a_message(world: TopicWorld) -> None:
+def test_subscriptions_with_the_same_selector_come_and_go(world: TopicWorld) -> None:
     subscriptions = [world.subscribe(str(number), "n = 1") for number in range(20)]
-    assert len(world.topic._grouped().groups) == 1
     world.topic.remove_subscription(subscriptions[0])
     world.topic.remove_subscription(subscriptions[0])
     world.publish("a", n=1)
     assert [texts(subscription) for subscription in subscriptions] == [[], *[["a"]] * 19]
+
+
+def steps_of_a_message_that_nobody_wants(subscriptions: int) -> int:
+    world = TopicWorld()
+    for number in range(subscriptions):
+        world.subscribe(str(number), "n > 0")
+    world.publish("a", n=0)
+    return steps_of(world.publish)
+
+
+def test_a_message_that_nobody_wants_costs_the_same_however_many_have_the_selector() -> None:
+    assert steps_of_a_message_that_nobody_wants(20) == steps_of_a_message_that_nobody_wants(2)
 
 
 def test_subscribers_come_and_go_without_a_look_at_the_others(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from pyjms_provider.core.queue import cursor as value_index
 from pyjms_provider.core.queue.cursor import UNFINISHED, Asked, Cursor, ValueIndex
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, priority_levels
 from pyjms_provider.core.store import NotInMemoryError
+from tests.provider.cost import kept, memory_of
 from tests.provider.helpers import QueueWorld, text_of
 
 ENOUGH = 1_000_000
@@ -233,25 +234,21 @@ def test_what_came_back_is_read_again_only_where_it_is_not_noted(indexed: Values
     assert indexed.read == 100 + 10
 
 
-def places(values: Values) -> Iterator[Any]:
-    for index in values.order._indexes.values():
-        yield from index._places
-
-
 def test_what_has_gone_is_forgotten(indexed: Values, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it was first, or in the middle, or all there was."""
     monkeypatch.setattr(value_index, "_BLOCK", 100)
     cursor = indexed.open("absent")
     stays = indexed.add("x")
+    assert indexed.take(cursor) is None
+    before = memory_of(indexed.order, without=[indexed])
     for _ in range(200):
         some = [indexed.add("y") for _ in range(50)]
         assert indexed.take(cursor) is None
         for entry in some:
             indexed.order.discard(entry)
-    noted = sum(len(block.keys) for each in places(indexed) for block in each._blocks)
-    assert noted <= 100, "of 10,000"
+    noted = memory_of(indexed.order, without=[indexed]) - before
+    assert noted <= 100 * 100, "as if 100 of 10,000 were noted, which take 16 bytes each, and a number of 32 bytes"
     assert indexed.take(indexed.open("x")) is stays
-    assert sum(each._count for each in places(indexed)) <= 100
 
 
 def test_there_are_few_indexes_and_those_that_nobody_uses_make_room() -> None:
@@ -274,9 +271,11 @@ def test_there_are_few_indexes_and_those_that_nobody_uses_make_room() -> None:
 
 def test_kinds_of_selectors_are_counted_up_to_a_limit() -> None:
     order = PriorityQueueEntryList()
-    for number in range(1_000):
-        order.open_cursor(f"{number}", lambda entry: True, Asked((f"n{number}",), 0, lambda entry: 0))
-    assert len(order._indexes._seen) <= value_index._KINDS
+    names = [f"n{number}" for number in range(1_000)]
+    for name in names:
+        order.open_cursor(name, lambda entry: True, Asked((name,), 0, lambda entry: 0))
+        order.close_cursor(name)
+    assert len({*kept(order, str)} & {*names}) <= 100
 
 
 @pytest.mark.parametrize("backlog", [0, 300])
