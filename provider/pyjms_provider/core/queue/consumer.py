@@ -2,8 +2,8 @@
 
 A *consumer* is one subscription's end at one queue. Its *target* is the broker's representation of the consuming client, with
 one consumer for each queue that it reads. Targets belong to a *session*, which holds the pulled messages until they are
-settled. A wake-up is passed queue → consumer → target → session; messages are pulled along the same path in reverse. A consumer that waits on the
-connection where the message arrives gets it delivered directly instead (decision 0610).
+settled. A wake-up is passed queue → consumer → target → session; messages are pulled along the same path in reverse. A waiting consumer
+may instead be delivered a message directly while that is sent on its own thread (decision 0610).
 
 A consumer that takes messages is in one of three lists. *NotInterested*: it wants no wake-ups. *Interested*: it wants
 one. *Notified*: it was woken, and either pulls until a pull yields nothing, or ends its interest. Consumers
@@ -22,16 +22,16 @@ from collections import Counter, OrderedDict, defaultdict
 from enum import Enum
 from operator import attrgetter
 from threading import Lock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.selector.headers import UNKNOWN_KEY
 from pyjms_provider.core.message.entry import EntryQueue, ReceiverId
+from pyjms_provider.core.state_machine import StateMachine
 from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.selector import Selector
@@ -46,7 +46,7 @@ class ConsumerList(Enum):
     NON_ACQUIRING = "looks at messages and takes none"
     NOT_INTERESTED = "wants no wake-up"
     INTERESTED = "waits for a wake-up"
-    NOTIFIED = "was woken and has not yet pulled in vain"
+    NOTIFIED = "was woken, and no pull has found nothing since"
 
     # Members are looked up for each wake-up, and Enum's own hash is a Python function.
     __hash__ = object.__hash__
@@ -69,33 +69,40 @@ class ConsumerEvent(Enum):
 _LIST = ConsumerList
 _EVENT = ConsumerEvent
 
-MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyType(
+MOVES: Final = StateMachine(
+    "a consumer",
     {
-        (_LIST.REMOVED, _EVENT.ADD): _LIST.NOT_INTERESTED,
-        (_LIST.REMOVED, _EVENT.ADD_NON_ACQUIRING): _LIST.NON_ACQUIRING,
-        (_LIST.NON_ACQUIRING, _EVENT.INTEREST_BEGINS): _LIST.NON_ACQUIRING,
-        (_LIST.NON_ACQUIRING, _EVENT.INTEREST_ENDS): _LIST.NON_ACQUIRING,
-        (_LIST.NON_ACQUIRING, _EVENT.NOTIFY): _LIST.NON_ACQUIRING,
-        (_LIST.NON_ACQUIRING, _EVENT.PULLED_NOTHING): _LIST.NON_ACQUIRING,
-        (_LIST.NON_ACQUIRING, _EVENT.REMOVE): _LIST.REMOVED,
-        (_LIST.NOT_INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
-        (_LIST.NOT_INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
-        (_LIST.NOT_INTERESTED, _EVENT.PULLED_NOTHING): _LIST.NOT_INTERESTED,  # a consumer may pull without a wake-up
-        (_LIST.NOT_INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
-        (_LIST.INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
-        (_LIST.INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
-        (_LIST.INTERESTED, _EVENT.NOTIFY): _LIST.NOTIFIED,
-        (_LIST.INTERESTED, _EVENT.PULLED_NOTHING): _LIST.INTERESTED,
-        (_LIST.INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
-        (_LIST.NOTIFIED, _EVENT.INTEREST_BEGINS): _LIST.NOTIFIED,
-        (_LIST.NOTIFIED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
-        (_LIST.NOTIFIED, _EVENT.PULLED_NOTHING): _LIST.INTERESTED,  # at the back
-        (_LIST.NOTIFIED, _EVENT.REMOVE): _LIST.REMOVED,
-    }
+        _LIST.REMOVED: {_EVENT.ADD: _LIST.NOT_INTERESTED, _EVENT.ADD_NON_ACQUIRING: _LIST.NON_ACQUIRING},
+        _LIST.NON_ACQUIRING: {
+            _EVENT.INTEREST_BEGINS: _LIST.NON_ACQUIRING,
+            _EVENT.INTEREST_ENDS: _LIST.NON_ACQUIRING,
+            _EVENT.NOTIFY: _LIST.NON_ACQUIRING,
+            _EVENT.PULLED_NOTHING: _LIST.NON_ACQUIRING,
+            _EVENT.REMOVE: _LIST.REMOVED,
+        },
+        _LIST.NOT_INTERESTED: {
+            _EVENT.INTEREST_BEGINS: _LIST.INTERESTED,
+            _EVENT.INTEREST_ENDS: _LIST.NOT_INTERESTED,
+            _EVENT.PULLED_NOTHING: _LIST.NOT_INTERESTED,  # a consumer may pull without a wake-up
+            _EVENT.REMOVE: _LIST.REMOVED,
+        },
+        _LIST.INTERESTED: {
+            _EVENT.INTEREST_BEGINS: _LIST.INTERESTED,
+            _EVENT.INTEREST_ENDS: _LIST.NOT_INTERESTED,
+            _EVENT.NOTIFY: _LIST.NOTIFIED,
+            _EVENT.PULLED_NOTHING: _LIST.INTERESTED,
+            _EVENT.REMOVE: _LIST.REMOVED,
+        },
+        _LIST.NOTIFIED: {
+            _EVENT.INTEREST_BEGINS: _LIST.NOTIFIED,
+            _EVENT.INTEREST_ENDS: _LIST.NOT_INTERESTED,
+            _EVENT.PULLED_NOTHING: _LIST.INTERESTED,  # at the back
+            _EVENT.REMOVE: _LIST.REMOVED,
+        },
+    },
 )
 """All other pairs are forbidden: only a waiting consumer can be woken, and only an attached one moved."""
 
-_NEXT = dict(MOVES)
 # Looking up a member of an enumeration costs more than a global name.
 _REMOVED = ConsumerList.REMOVED
 _INTERESTED = ConsumerList.INTERESTED
@@ -104,23 +111,6 @@ _WANTING = (_INTERESTED, _NOTIFIED)
 _INTEREST_BEGINS = ConsumerEvent.INTEREST_BEGINS
 _INTEREST_ENDS = ConsumerEvent.INTEREST_ENDS
 _NOTIFY = ConsumerEvent.NOTIFY
-
-
-class ForbiddenMoveError(Exception):
-    """A queue moved a consumer in a way that its list forbids: a fault of the queue, never of a client."""
-
-    def __init__(self, place: ConsumerList, event: ConsumerEvent) -> None:
-        super().__init__(f"a consumer that is {place.name} ({place.value}) cannot have {event.name} ({event.value})")
-        self.place = place
-        self.event = event
-
-
-def next_list(place: ConsumerList, event: ConsumerEvent) -> ConsumerList:
-    """Return the list after `event`. Raises `ForbiddenMoveError` for a forbidden pair."""
-    try:
-        return _NEXT[place, event]
-    except KeyError:
-        raise ForbiddenMoveError(place, event) from None
 
 
 _MANY = 64  # up to so many consumers are checked one by one
@@ -401,8 +391,7 @@ class ConsumerManager:
 
     def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
         before = consumer.place
-        # A look-up in place of a call: this is a step of each `receive`.
-        after = _NEXT.get((before, event)) or next_list(before, event)
+        after = MOVES[before, event]
         # Mostly: a consumer declares its interest with each receive.
         if before is after:
             return
@@ -660,7 +649,7 @@ class Consumer:
 
     def direct_deliver(self, delivery: Delivery) -> None:
         """Pass a message that the queue has assigned to the session directly on to the waiting client."""
-        assert self.target.direct is not None, "only who has said so is handed messages"
+        assert self.target.direct is not None, "the queue delivers directly to such targets only"
         self.target.direct.take(delivery)
 
     def pull(self) -> Delivery | None:
@@ -673,7 +662,7 @@ class Consumer:
 
 
 class DirectConsumer(Protocol):
-    """A client that can be delivered a message where it arrives, without a wake-up."""
+    """A client that can be delivered a message directly while that is sent, without a wake-up."""
 
     def may_take(self) -> bool:
         """Return whether it takes a message now. Any thread; the queue's lock is held, so it takes no other lock, and never waits."""

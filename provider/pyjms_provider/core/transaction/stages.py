@@ -249,7 +249,8 @@ class StageTable:
                 # Not forced: a unit that reappears after a loss of power is discarded again when its time is over.
                 storage.journal.write(changes, force=False)
             except Exception as error:
-                if is_outcome_unknown(error):  # perhaps gone, and never promoted any more
+                # They may be gone from the store, so they are discarded here, too: they cannot be promoted any more.
+                if is_outcome_unknown(error):
                     storage.journal.note(changes)
                     self._forget(sink, found)
                 raise
