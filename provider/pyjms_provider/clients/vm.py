@@ -279,7 +279,7 @@ class VmTransactions(ProviderSession):
         over = self._unanswered.get(xid) if found is None else None
         try:
             if over is not None and (one_phase or over.unit.state is UnitState.COMMITTED):
-                _tell_committed(over)
+                _check_committed(over)
             else:
                 self._host.work(partial(branches.commit, xid, one_phase=one_phase))
         except BranchError as error:
@@ -331,7 +331,7 @@ class VmTransactions(ProviderSession):
         return self._refusal or ClosedError(f"session {self._name} is closed")
 
 
-def _tell_committed(branch: Branch) -> None:
+def _check_committed(branch: Branch) -> None:
     """Return if an ended branch was committed. Raises `BranchError` if it was rolled back, or if that is not known yet."""
     state = branch.unit.state
     if state is UnitState.ROLLED_BACK:
@@ -559,7 +559,7 @@ class VmSession(VmTransactions):
             only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
             if not only.reference.journaled:
                 if not only.queue.settle(only, deliveries[0].count, session):
-                    self._tell_missed(deliveries)
+                    self._raise_outcome(deliveries)
                 return
         self._host.work(partial(self._settle, deliveries))
 
@@ -588,9 +588,9 @@ class VmSession(VmTransactions):
             if not entry.queue.settle(entry, delivery.count, session):
                 is_missing = True
         if is_missing:
-            self._tell_missed(deliveries)
+            self._raise_outcome(deliveries)
 
-    def _tell_missed(self, deliveries: Sequence[Delivery]) -> None:
+    def _raise_outcome(self, deliveries: Sequence[Delivery]) -> None:
         """Raise the outcome of messages that the session no longer holds because an earlier call that settled them failed.
 
         A write of unknown outcome is repeated. If `deliveries` has a message twice, as it was given back and delivered again, the later

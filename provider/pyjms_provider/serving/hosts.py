@@ -85,7 +85,7 @@ class EmbeddedHost:
         # A queue that is full and blocks keeps the sender waiting for its consumers, however fast the disk is.
         return queue is not None and not (queue.needs_admission and queue.policy.overflow is Overflow.BLOCK)
 
-    def may_lack_room(self, address: Address) -> bool:
+    def may_wait_for_room(self, address: Address) -> bool:
         """Return whether a send to that address may have to wait for free capacity, now or in a moment."""
         if address.temporary or address.kind is AddressKind.TOPIC:
             return False

@@ -109,7 +109,7 @@ class FailoverOwner(Protocol):
         """The connection was lost; it is being replaced."""
         ...
 
-    def is_alone(self) -> bool:
+    def is_only_waiter(self) -> bool:
         """Return whether no thread but the caller's waits for messages."""
         ...
 
@@ -159,7 +159,7 @@ class FailoverConnection:
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's dialect: of the URL, or of the first CONNECTED."""
         self._heals = False
-        self._is_left = False
+        self._is_down = False
         """Whether it has no physical connection because of `reopen`, so that no healer starts."""
         self.newest = self._physical = self._connect_anywhere()
         """The present physical connection, or the one on which subscriptions are being restored, or the last one, which has ended.
@@ -171,10 +171,10 @@ class FailoverConnection:
 
     def begin(self) -> None:
         """Repair losses from now on, also one that has happened: the owner can `restore`. Called once, before anything was done."""
-        # The flag first: a loss before it is found by `_look_at`, one after it
+        # The flag first: a loss before it is found by `_heal_if_ended`, one after it
         # by `on_ended`. If both find it, the state lets only the first one heal.
         self._heals = True
-        self._look_at(self._physical)
+        self._heal_if_ended(self._physical)
 
     def hand_over(self, headers: Callable[[], dict[str, str]], owner: FailoverOwner) -> None:
         """Change the owner, before anything was done."""
@@ -183,7 +183,7 @@ class FailoverConnection:
         # Attributes, as methods that only pass on would cost a call for each message and for each wait.
         self.on_message = owner.on_message
         """See `PhysicalConnectionEvents`."""
-        self.is_alone = owner.is_alone
+        self.is_only_waiter = owner.is_only_waiter
         """See `PhysicalConnectionEvents`."""
 
     @property
@@ -220,7 +220,7 @@ class FailoverConnection:
                     if self._state is FailoverState.CONNECTED and not self._is_about_to_heal():
                         return self._physical
                     if self._state not in (FailoverState.CONNECTED, FailoverState.RECONNECTING):
-                        raise self._over()
+                        raise self._ended_error()
                     self._waiting.add(signal)
                 if not deferred.wait(self._clock.wait, signal, until_ms):
                     raise ResourceError(
@@ -238,7 +238,7 @@ class FailoverConnection:
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
         if self._state in (FailoverState.CLOSED, FailoverState.LOST):
-            raise self._over()
+            raise self._ended_error()
 
     def reopen(self, set_up: Callable[[PhysicalConnection], None]) -> None:
         """Connect again, with changed headers, before anything was done; `set_up` runs before others use the connection. If the connection
@@ -247,45 +247,45 @@ class FailoverConnection:
         If `set_up` raises, there is no connection, and no healer starts: call `reopen` again. Raises as the constructor, as `set_up`, and
         as `current`.
         """
-        old = self._leave()
+        old = self._take_down()
         try:
             old.close()
             physical = self._connect_anywhere()
         except ProviderError as error:
             # This call raises it: the exception listener must not be told as well.
-            self._give_up(error, is_told=False)
+            self._give_up(error, notifies=False)
             raise
         try:
             set_up(physical)
-            self._settle_in(physical)
+            self._set_present(physical)
         except Exception:
             physical.close()
             raise
         # It may have ended before it was the present one, when `on_ended` ignored that.
-        self._look_at(physical)
+        self._heal_if_ended(physical)
 
-    def _leave(self) -> PhysicalConnection:
+    def _take_down(self) -> PhysicalConnection:
         """Return the present physical connection, whose end is neither reported nor repaired from now on."""
         while True:
-            if not self._is_left:
+            if not self._is_down:
                 self.current()
             with self._lock:
                 # Another thread may have lost or closed the connection
                 # since `current` returned; then the loop looks again.
                 if self._state is FailoverState.CONNECTED or (
-                    self._is_left and self._state is not FailoverState.CLOSED
+                    self._is_down and self._state is not FailoverState.CLOSED
                 ):
-                    self._is_left, self._state = True, FailoverState.RECONNECTING
+                    self._is_down, self._state = True, FailoverState.RECONNECTING
                     return self._physical
             self.check_open()
 
-    def _settle_in(self, physical: PhysicalConnection) -> None:
+    def _set_present(self, physical: PhysicalConnection) -> None:
         """Make `physical` the present one. Raises `ClosedError` if the connection was closed meanwhile."""
         with self._lock:
             if self._state is not FailoverState.RECONNECTING:
-                raise self._over()
+                raise self._ended_error()
             self.newest = self._physical = physical
-            self._is_left, self._state = False, TRANSITIONS[self._state, FailoverEvent.HEAL]
+            self._is_down, self._state = False, TRANSITIONS[self._state, FailoverEvent.HEAL]
             waiting = self._take_waiting()
         for signal in waiting:
             signal.set()
@@ -364,7 +364,7 @@ class FailoverConnection:
             # The system has no more threads for the moment, and this one, whose connection has just ended, is free.
             self._heal()
 
-    def _look_at(self, physical: PhysicalConnection) -> None:
+    def _heal_if_ended(self, physical: PhysicalConnection) -> None:
         """Start the healer if `physical` ended before it was the present one, when `on_ended` ignored that."""
         if physical.has_ended:
             self.on_ended(physical, physical.reason)
@@ -421,12 +421,12 @@ class FailoverConnection:
                 self._error = ProviderError(str(error))
                 _log.info("no connection to %s: %s", endpoints[index], error)
                 continue
-            if self._take_up(physical):
+            if self._restore_on(physical):
                 self._first = index
                 return True
         return False
 
-    def _take_up(self, physical: PhysicalConnection) -> bool:
+    def _restore_on(self, physical: PhysicalConnection) -> bool:
         """Restore all subscriptions on `physical` and make it the present one; return False if that failed."""
         # Before the restore: messages arrive as soon as the first consumer is restored, and are judged by `newest`.
         self.newest = physical
@@ -456,7 +456,7 @@ class FailoverConnection:
         _log.info("connected to %s again", physical.endpoint)
         return True
 
-    def _give_up(self, error: ProviderError, *, is_told: bool = True) -> None:
+    def _give_up(self, error: ProviderError, *, notifies: bool = True) -> None:
         lost = ConnectionLostError(error.reason)
         lost.__cause__ = error
         with self._lock:
@@ -467,7 +467,7 @@ class FailoverConnection:
             waiting = self._take_waiting()
         for signal in waiting:
             signal.set()
-        if is_told:
+        if notifies:
             # Without the lock, since this runs code of the application's.
             self._owner.on_lost(lost)
 
@@ -530,7 +530,7 @@ class FailoverConnection:
     def _places(self) -> str:
         return ", ".join(map(str, self._settings.endpoints))
 
-    def _over(self) -> ProviderError:
+    def _ended_error(self) -> ProviderError:
         if self._state is FailoverState.LOST:
             return ConnectionLostError(self._error.reason if self._error is not None else "the connection is lost")
         return ClosedError(f"the connection to {self._places()} is closed")

@@ -115,7 +115,7 @@ def refusal(frame: Frame) -> ProviderError:
     return kind(f"the broker refused it: {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}")
 
 
-def not_made_anew(address: Address, error: ProviderError) -> ResourceError:
+def not_restored(address: Address, error: ProviderError) -> ResourceError:
     """Return the error for a consumer that the broker refuses after a failover: no further attempt helps, and the other consumers go on."""
     return ResourceError(f"a consumer of {address} could not be made anew, and receives nothing more: {error.reason}")
 
@@ -177,7 +177,7 @@ class PhysicalConnectionEvents(Protocol):
         """The broker reported an error that no call waits for."""
         ...
 
-    def is_alone(self) -> bool:
+    def is_only_waiter(self) -> bool:
         """Return whether no other thread waits for messages."""
         ...
 
@@ -534,7 +534,7 @@ class PhysicalConnection:
             self._buffer.uncork()
         except OSError:
             self._wakeup.set()  # the I/O thread finds out why
-        return self._reader.wait(self._clock, signal, until_ms, self._events.is_alone)
+        return self._reader.wait(self._clock, signal, until_ms, self._events.is_only_waiter)
 
     def is_own_thread(self) -> bool:
         """Return whether the caller is the thread that reads, and so must not wait for data that only it can read."""

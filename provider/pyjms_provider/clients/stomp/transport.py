@@ -212,10 +212,10 @@ class SocketReader:
 
     # Threads that wait
 
-    def wait(self, clock: Clock, signal: Signal, until_ms: float | None, is_alone: Callable[[], bool]) -> bool:
+    def wait(self, clock: Clock, signal: Signal, until_ms: float | None, is_only_waiter: Callable[[], bool]) -> bool:
         """Wait as `clock.wait` does, and read meanwhile, if no other thread does.
 
-        `is_alone`: whether no other thread waits for messages, so that this one may keep the socket until its next wait, or the next tick.
+        `is_only_waiter`: whether no other thread waits for messages, so that this one may keep the socket until its next wait, or the next tick.
         """
         # The answer may be there already: then the wait costs no system call and no tick.
         if signal.wait(0):
@@ -232,7 +232,7 @@ class SocketReader:
                 ended = self._read_until(clock, signal, until_ms)
                 self.reader = None
                 # Kept for the next wait if possible: giving it back to the I/O thread is a system call each time.
-                if not self._is_lendable or not is_alone() or self._waiting:
+                if not self._is_lendable or not is_only_waiter() or self._waiting:
                     with self._lock:
                         self._take_back()
             finally:

@@ -195,7 +195,7 @@ class Silent:
     def on_broker_error(self, error: ProviderError) -> None:
         return
 
-    def is_alone(self) -> bool:
+    def is_only_waiter(self) -> bool:
         return self.alone
 
     def on_ended(self, physical: object, reason: str) -> None:

@@ -139,7 +139,7 @@ class _Owner:
     def on_interrupted(self, error: ConnectionInterruptedError) -> None:
         return
 
-    def is_alone(self) -> bool:
+    def is_only_waiter(self) -> bool:
         return True
 
     def restore(self, physical: PhysicalConnection) -> None:

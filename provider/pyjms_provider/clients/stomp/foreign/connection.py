@@ -43,7 +43,7 @@ from pyjms_provider.clients.stomp.physical_connection import (
     ConnectionLostInCallError,
     PhysicalConnection,
     UnansweredError,
-    not_made_anew,
+    not_restored,
 )
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -93,13 +93,13 @@ class PendingAckReaper:
                 f"another connection has the client id {client_id!r}: {error.reason}"
             ) from error
 
-    def saw(self, frame: Frame) -> None:
+    def record(self, frame: Frame) -> None:
         """Record the number of a delivered message. The I/O thread."""
         number = frame.headers.get("ack", "").rpartition("@@")[2]
         if number.isdecimal():
             self._last = int(number)
 
-    def stray(self, frame: Frame) -> Frame | None:
+    def nack_of_undelivered(self, frame: Frame) -> Frame | None:
         """Return the NACK for the undelivered message in whose place this ERROR came; None: the ERROR is about something else."""
         if "no current subscription with tag" not in bytes(frame.body).decode(errors="replace"):
             return None
@@ -107,7 +107,7 @@ class PendingAckReaper:
         self._last += 1
         return Frame("NACK", {"id": f"T_{_ID}@@stray@@{self._last}", "requeue": "true"})
 
-    def borrowed(self, ack_id: str) -> str:
+    def reaper_ack_id(self, ack_id: str) -> str:
         """Return `ack_id` with the reaper as the consumer."""
         consumer, at, rest = ack_id.partition("@@")
         return f"T_{_ID}{at}{rest}" if at else consumer
@@ -313,25 +313,27 @@ class ForeignConnection(StompConnectionBase):
         ack_id = held.ack_id
         # RabbitMQ looks up the consumer by its name, and has forgotten one that ended; the reaper always exists.
         if self._reaper is not None and not held.subscription.is_open:
-            ack_id = self._reaper.borrowed(ack_id)
+            ack_id = self._reaper.reaper_ack_id(ack_id)
         headers = {"id": ack_id}
         if transaction is not None:
             headers["transaction"] = transaction
         return Frame("ACK", headers)
 
-    def hand_back(self, messages: Iterable[HeldMessage]) -> None:
+    def return_messages(self, messages: Iterable[HeldMessage]) -> None:
         """Return messages of an ended consumer to a broker that would keep them pending (RabbitMQ), each once."""
         assert self._reaper is not None, "other brokers take them back by themselves"
         # A second ACK or NACK of a message ends the connection at RabbitMQ (decision 0603).
         messages = [each for each in messages if not each.is_settled()]
-        frames = [Frame("NACK", {"id": self._reaper.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
+        frames = [
+            Frame("NACK", {"id": self._reaper.reaper_ack_id(held.ack_id), "requeue": "true"}) for held in messages
+        ]
         if frames:
             try:
                 self.link.newest.request_last(*frames, sent=begin_settlement(messages))
             except ConnectionLostInCallError:
                 _log.debug("the connection ended while messages were handed back")  # which returned them, too
 
-    def tell_expired(self, envelope: Envelope, address: Address, subscription: str | None) -> None:
+    def report_expired(self, envelope: Envelope, address: Address, subscription: str | None) -> None:
         """Report a message that had expired on arrival to the listener, if there is one. Call it with no lock of this provider held."""
         if self._on_expired is not None:
             self._on_expired(
@@ -346,11 +348,11 @@ class ForeignConnection(StompConnectionBase):
 
     def dead_letter(self, envelope: Envelope, reason: str) -> Frame:
         """Return the SEND of a copy to the dead-letter queue, with the reason and the original destination. Raises `ProviderError`."""
-        origin, said = str(envelope.destination), reason[:_REASON_MAX]
-        properties = {_ORIGIN_PROPERTY: origin, **envelope.properties, _REASON_PROPERTY: said}
-        grave = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
+        origin, reason = str(envelope.destination), reason[:_REASON_MAX]
+        properties = {_ORIGIN_PROPERTY: origin, **envelope.properties, _REASON_PROPERTY: reason}
+        dead_letter_queue = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
         return self.frame_of(
-            replace(envelope, destination=grave, properties=properties, expiration_ms=0, delivery_mode=2)
+            replace(envelope, destination=dead_letter_queue, properties=properties, expiration_ms=0, delivery_mode=2)
         )
 
     def flush(self) -> None:
@@ -390,7 +392,7 @@ class ForeignConnection(StompConnectionBase):
             is_kept = True
         except UnansweredError:  # the broker may still make it
             # It stays in the table until UNSUBSCRIBE is answered, since messages may still come for it.
-            subscription.give_up()
+            subscription.abandon()
             is_kept = True
             raise
         finally:
@@ -413,7 +415,7 @@ class ForeignConnection(StompConnectionBase):
         is_topic = request.address.kind is AddressKind.TOPIC
         return self.settings.prefetch_topic_messages if is_topic else self.settings.prefetch_messages
 
-    def widen(self, subscription: Subscription, physical: int) -> None:
+    def widen_window(self, subscription: Subscription, physical: int) -> None:
         """Let the broker push more to a consumer whose client settles late, by one more subscription. Never waits.
 
         STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
@@ -423,7 +425,7 @@ class ForeignConnection(StompConnectionBase):
         if newest.number != physical:
             return
         another_id = f"{subscription.id}.{next(self._numbers)}"
-        frame = subscription.widened(another_id, self.dialect)
+        frame = subscription.wider_subscribe(another_id, self.dialect)
         if frame is None:
             return
         with self._lock:
@@ -436,7 +438,7 @@ class ForeignConnection(StompConnectionBase):
 
     def _is_in_use(self, durable_name: str) -> bool:
         return any(
-            isinstance(each, Subscription) and each.request.durable_name == durable_name and not each.is_given_up
+            isinstance(each, Subscription) and each.request.durable_name == durable_name and not each.is_abandoned
             for each in self._subscriptions.values()
         )
 
@@ -494,7 +496,7 @@ class ForeignConnection(StompConnectionBase):
         name = frame.headers.get("subscription", "")
         # Every message counts, also one that no consumer takes: the numbers are the connection's.
         if self._reaper is not None:
-            self._reaper.saw(frame)
+            self._reaper.record(frame)
         subscription = self._subscriptions.get(name)
         if subscription is None and name.startswith(PROBE):
             self.temporaries.arrived(frame)
@@ -505,7 +507,7 @@ class ForeignConnection(StompConnectionBase):
 
     def on_unexpected(self, physical: PhysicalConnection, frame: Frame) -> bool:
         """Return a message that was on its way to a consumer that has ended (RabbitMQ). The I/O thread."""
-        nack = None if self._reaper is None else self._reaper.stray(frame)
+        nack = None if self._reaper is None else self._reaper.nack_of_undelivered(frame)
         if nack is None:
             return False
         try:
@@ -515,7 +517,7 @@ class ForeignConnection(StompConnectionBase):
             _log.warning("a message stays pending until the connection is closed: %s", error)
         return True
 
-    def is_alone(self) -> bool:
+    def is_only_waiter(self) -> bool:
         """Return False: waiting threads are not counted here."""
         return False
 
@@ -563,4 +565,4 @@ class ForeignConnection(StompConnectionBase):
             # The other consumers go on: an error that is raised here would drop the new connection for all of them.
             if not subscription.begin_physical(0):
                 self.forget_subscription(subscription)
-            self._events.on_exception(not_made_anew(subscription.request.address, error))
+            self._events.on_exception(not_restored(subscription.request.address, error))

@@ -58,7 +58,7 @@ class MessageSource(Protocol):
 class MessageHolder(Protocol):
     """What a held message uses of its session."""
 
-    def let_go_of(self, held: HeldMessage) -> None:
+    def remove_held(self, held: HeldMessage) -> None:
         """Remove a message that another session has adopted."""
         ...
 
@@ -67,8 +67,8 @@ class HeldMessage:
     """A message that the client has received and not settled. Guarded by its subscription's lock; `session` by those of the sessions."""
 
     __slots__ = (
-        "burial",
         "count",
+        "dead_letter_request",
         "envelope",
         "frame",
         "is_counted",
@@ -97,7 +97,7 @@ class HeldMessage:
         """The session that holds it now."""
         self.settlement: Settlement | None = None
         """The last settlement that was sent for it, or is about to be."""
-        self.burial: Request | None = None
+        self.dead_letter_request: Request | None = None
         """The request that sends its copy to the dead letters, kept for a repeated call."""
 
     @property
@@ -145,7 +145,7 @@ class Redeliveries:
         self._counts: OrderedDict[_Key, int] = OrderedDict()
         self._acknowledged: OrderedDict[_Key, None] = OrderedDict()
 
-    def seen(self, messages: Iterable[HeldMessage]) -> None:
+    def record_deliveries(self, messages: Iterable[HeldMessage]) -> None:
         """Remember the delivery counts of these messages, which the broker will deliver again."""
         with self._lock:
             for held in messages:
@@ -153,7 +153,7 @@ class Redeliveries:
                     self._counts[key] = held.count
             _shorten(self._counts)
 
-    def acknowledged(self, messages: Iterable[HeldMessage]) -> None:
+    def record_acknowledged(self, messages: Iterable[HeldMessage]) -> None:
         """Remember that the client has acknowledged these messages, perhaps unknown to the broker."""
         with self._lock:
             for held in messages:

@@ -117,13 +117,13 @@ class ForeignSession(ProviderSession):
             transaction.commit()
         except InDoubtError:
             # The broker may have settled them: they must neither be given back nor settled again.
-            self._let_go(transaction.acknowledged)
+            self._remove_settled(transaction.acknowledged)
             self._transaction = None
             raise
         except ProviderError:
             self._transaction = None
             raise
-        self._let_go(transaction.acknowledged)
+        self._remove_settled(transaction.acknowledged)
         self._transaction = None
 
     def rollback(self) -> None:
@@ -182,10 +182,10 @@ class ForeignSession(ProviderSession):
         for held in _held_of(deliveries):
             former = held.session
             if former is not None:
-                former.let_go_of(held)
+                former.remove_held(held)
             self.hold(held)
 
-    def let_go_of(self, held: HeldMessage) -> None:
+    def remove_held(self, held: HeldMessage) -> None:
         """Remove a message that another session has adopted."""
         with self._lock:
             self._held.pop(held, None)
@@ -212,7 +212,7 @@ class ForeignSession(ProviderSession):
         number = self._link.physical_number
         if any(each.physical != number for each in held):
             # Messages that an earlier call settled without an answer: if they are delivered again, they are settled again.
-            self._connection.redeliveries.acknowledged(
+            self._connection.redeliveries.record_acknowledged(
                 each for each in held if each.physical != number and each.settlement
             )
         self._forget_held(held)
@@ -263,30 +263,30 @@ class ForeignSession(ProviderSession):
             else:
                 # The copy first, then the ACK: a loss between the two keeps the message twice, rather than not at all.
                 if not held.is_settled():
-                    self._bury(held, self._connection.dead_letter(delivery.envelope, reason))
+                    self._send_dead_letter(held, self._connection.dead_letter(delivery.envelope, reason))
                 self._settle([held], self._connection.ack)
         self._forget_held([held])
 
-    def _bury(self, held: HeldMessage, copy: Frame) -> None:
+    def _send_dead_letter(self, held: HeldMessage, copy: Frame) -> None:
         """Send a copy of a rejected message to the dead letters, once even if the broker's answer is late. Not in one transaction with the
         acknowledgement, as not all brokers allow ACK there: if the connection is lost between the two, the message is kept twice.
         """
-        burial = held.burial
-        if burial is None:
+        dead_letter_request = held.dead_letter_request
+        if dead_letter_request is None:
             physical = self._link.current()
             if held.physical != physical.number:
                 return  # the connection was lost just now: the message comes again
-            burial = held.burial = Request(physical, held.ack_id)
+            dead_letter_request = held.dead_letter_request = Request(physical, held.ack_id)
         try:
-            burial.physical.request_idempotent(burial, copy)
+            dead_letter_request.physical.request_idempotent(dead_letter_request, copy)
         except UnansweredError:
             # The request is kept: a call that is repeated waits for this answer.
             raise
         except ConnectionLostInCallError as error:
-            held.burial = None
+            held.dead_letter_request = None
             raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
         except ProviderError:
-            held.burial = None
+            held.dead_letter_request = None
             raise
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
@@ -314,7 +314,7 @@ class ForeignSession(ProviderSession):
                 physical.post(*frames, sent=settlement)
         except ConnectionLostInCallError:
             # Remembered: if the broker delivers them again, they are settled without a delivery to the client.
-            self._connection.redeliveries.acknowledged(held)
+            self._connection.redeliveries.record_acknowledged(held)
         except UnansweredError:
             self._check_open()
             raise
@@ -339,7 +339,7 @@ class ForeignSession(ProviderSession):
             )
         return live
 
-    def _let_go(self, held: list[HeldMessage]) -> None:
+    def _remove_settled(self, held: list[HeldMessage]) -> None:
         """Remove messages that a transaction has settled, as far as is known."""
         for subscription, messages in _by_subscription(held).items():
             subscription.settled(messages)
@@ -348,7 +348,7 @@ class ForeignSession(ProviderSession):
     def _give_back(self, held: list[HeldMessage]) -> None:
         number = self._link.physical_number
         # Not all brokers mark or count redeliveries, so this process remembers them.
-        self._connection.redeliveries.seen(each for each in held if each.physical != number)
+        self._connection.redeliveries.record_deliveries(each for each in held if each.physical != number)
         for subscription, messages in _by_subscription(each for each in held if each.physical == number).items():
             subscription.give_back(messages)
         self._forget_held(held)
@@ -362,7 +362,7 @@ class ForeignSession(ProviderSession):
         """Remember the messages of the ended physical connection `number` that the client still holds: they come again."""
         with self._lock:
             held = [each for each in self._held if each.physical <= number]
-        self._connection.redeliveries.seen(held)
+        self._connection.redeliveries.record_deliveries(held)
 
     # The end
 
@@ -461,7 +461,7 @@ class Subscription(ProviderConsumer):
         self._is_ending = False
         self._is_made = False
         """Whether the broker has answered SUBSCRIBE in this physical connection."""
-        self.is_given_up = False
+        self.is_abandoned = False
         """Whether it has no owner, as the call that was to make it failed, or it was closed while it was being restored; if the broker has
         made it, it is ended there.
         """
@@ -474,7 +474,7 @@ class Subscription(ProviderConsumer):
         self._unread: dict[HeldMessage, None] = {}
         """The unsettled messages that could not be parsed, so that no session holds them; the next receiver may understand them."""
         self._window = connection.window_of(request)
-        self._wider: list[str] = []  # ids of the additional subscriptions
+        self._extra_ids: list[str] = []  # ids of the additional subscriptions
 
     @property
     def id(self) -> str:
@@ -484,9 +484,9 @@ class Subscription(ProviderConsumer):
     @property
     def ids(self) -> tuple[str, ...]:
         """All its ids at the broker."""
-        return (self.id, *self._wider)
+        return (self.id, *self._extra_ids)
 
-    def widened(self, another_id: str, dialect: Dialect) -> Frame | None:
+    def wider_subscribe(self, another_id: str, dialect: Dialect) -> Frame | None:
         """Return the SUBSCRIBE that doubles the window; None: it is as large as it may be, or the consumer is closing."""
         frame = self.subscribing.frame()
         with self._lock:
@@ -494,7 +494,7 @@ class Subscription(ProviderConsumer):
                 return None
             frame.headers["id"] = another_id
             frame.headers[dialect.prefetch_header] = str(prefetch(self._window, dialect))
-            self._wider.append(another_id)
+            self._extra_ids.append(another_id)
             # Doubled, as each further subscription costs a frame, and a client may hold any number (JMS 1.1 §4.4.11).
             self._window *= 2
         return frame
@@ -509,9 +509,9 @@ class Subscription(ProviderConsumer):
         """Whether the client has not closed it."""
         return self._stage is _Stage.OPEN
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """End it without a wait, as the call that asked for it has timed out."""
-        self.is_given_up = True
+        self.is_abandoned = True
         with self._lock:
             # Not CLOSED yet: messages that arrive are kept until the broker has answered UNSUBSCRIBE.
             self._stage = _Stage.CLOSING
@@ -529,7 +529,7 @@ class Subscription(ProviderConsumer):
             left = [HeldMessage(self, physical, frame, 0) for physical, frame in self._frames if physical == number]
             self._frames.clear()
         if left and not self._dialect.unsubscribe_returns_unsettled:
-            self._connection.hand_back(left)
+            self._connection.return_messages(left)
         self._connection.forget_subscription(self)
 
     # Events of the failover connection
@@ -544,7 +544,7 @@ class Subscription(ProviderConsumer):
             self._physical = number
             self._is_made = False
             self._frames.clear()
-            self._wider.clear()
+            self._extra_ids.clear()
             self._window = self._connection.window_of(self.request)
         return True
 
@@ -552,7 +552,7 @@ class Subscription(ProviderConsumer):
         """Note that the broker has subscribed it on this physical connection; end it there if it was closed meanwhile."""
         with self._lock:
             self._is_made = True
-            is_late = self.is_given_up
+            is_late = self.is_abandoned
         if is_late:
             physical.take_back(self.subscribing.end(), partial(self._ended_late, physical.number))
 
@@ -566,7 +566,7 @@ class Subscription(ProviderConsumer):
             if self._stage is _Stage.CLOSING:
                 self._stage = _Stage.CLOSED
             is_open = self._stage is _Stage.OPEN
-        self._connection.redeliveries.seen(returned)
+        self._connection.redeliveries.record_deliveries(returned)
         return is_open
 
     def arrived(self, physical: int, frame: Frame) -> None:
@@ -631,7 +631,7 @@ class Subscription(ProviderConsumer):
         assert envelope is not None
         if 0 < envelope.expiration_ms <= self._connection.clock.time_ms():
             if self._session.discard(held):  # JMS 1.1 §3.4.9: the broker may not have noticed
-                self._connection.tell_expired(envelope, self.request.address, self.identity or None)
+                self._connection.report_expired(envelope, self.request.address, self.identity or None)
             return None
         return envelope
 
@@ -701,9 +701,9 @@ class Subscription(ProviderConsumer):
         if not stays:
             messages = [each for each in messages if not each.is_settled()]
             # Remembered here, since not all brokers mark redeliveries.
-            self._connection.redeliveries.seen(messages)
+            self._connection.redeliveries.record_deliveries(messages)
         if not stays and not self._dialect.unsubscribe_returns_unsettled:
-            self._connection.hand_back(messages)
+            self._connection.return_messages(messages)
         if is_last:
             self._finish_late()
 
@@ -715,7 +715,7 @@ class Subscription(ProviderConsumer):
     def _widen_if_stuck(self) -> None:
         """Widen the window of a client that holds all messages that may be pushed."""
         if self._unsettled >= self._window and self.request.address.kind is AddressKind.QUEUE:
-            self._connection.widen(self, self._physical)
+            self._connection.widen_window(self, self._physical)
 
     def _take(self) -> HeldMessage | None:
         """Take the next message."""
@@ -815,17 +815,17 @@ class Subscription(ProviderConsumer):
         """End the consumer at the broker, which takes back unsettled messages."""
         with self._lock:
             # `close`, the last settlement and the healer may call this on three threads; the first one ends it.
-            if self._is_ending or self.is_given_up or self._stage is _Stage.CLOSED:
+            if self._is_ending or self.is_abandoned or self._stage is _Stage.CLOSED:
                 return
             self._is_ending = True
             physical = self._physical
             if physical and not self._is_made and self._connection.link.newest.number == physical:
                 # UNSUBSCRIBE must not overtake the SUBSCRIBE of the healer: `has_been_made` sends it.
-                self.is_given_up = True
+                self.is_abandoned = True
                 return
             returned = [each for each in self._returned if not each.is_settled()]
         # Recovered messages that were not polled again: the broker does not know that they were delivered.
-        self._connection.redeliveries.seen(returned)
+        self._connection.redeliveries.record_deliveries(returned)
         self._end(physical)
 
     def _end(self, number: int) -> None:
@@ -848,7 +848,7 @@ class Subscription(ProviderConsumer):
 
     def _end_in(self, physical: PhysicalConnection) -> None:
         try:
-            frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider]
+            frames = [Frame("UNSUBSCRIBE", {"id": each}) for each in self._extra_ids]
             physical.request_last(*frames, self.subscribing.end())
         except ClosedError:
             return
@@ -861,7 +861,7 @@ class Subscription(ProviderConsumer):
                     *(HeldMessage(self, number, frame, 0) for number, frame in self._frames),
                 ]
                 self._returned, self._unread, self._frames = left, {}, deque()
-            self._connection.hand_back(left)
+            self._connection.return_messages(left)
 
 
 # A queue browser: a subscription that does not consume, until the broker says that it has shown everything.

@@ -297,12 +297,12 @@ class ForeignTemporaries:
                 self._native_prefix = self._probed(physical, begin, Frame("SEND", {"destination": local}), naming)
         return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{named}", temporary=True)
 
-    def _probed(self, physical: PhysicalConnection, begin: Frame, message: Frame, said: SentFlag) -> str:
+    def _probed(self, physical: PhysicalConnection, begin: Frame, message: Frame, sent: SentFlag) -> str:
         """Return the id of the broker's connection, as the probe has it. Raises `ConnectionLostInCallError`, `ProviderError`."""
         self._probes.clear()
         # Clears a flag from an earlier attempt that was not answered in time.
         self._probe_signal.wait(0)
-        physical.request(begin, message, sent=said)
+        physical.request(begin, message, sent=sent)
         self._probe_signal.wait(_TIMEOUT_S)
         if not self._probes:
             raise ResourceError("the broker has not delivered a first message to a temporary destination")

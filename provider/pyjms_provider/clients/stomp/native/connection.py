@@ -33,7 +33,7 @@ from pyjms.spi.replay import (
 from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
 from pyjms_provider.clients.stomp.native.session import NativeSession
-from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, UnansweredError, not_made_anew
+from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, UnansweredError, not_restored
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
     PACKED_TYPE,
@@ -150,7 +150,7 @@ class NativeConnection(StompConnectionBase):
         finally:
             if not is_open:
                 # The flag first: the healer may be about to open the session, and then ends it because of the flag.
-                session.give_up()
+                session.abandon()
                 with self._lock:
                     self._sessions.pop(session.name, None)
                 if may_be_open:
@@ -171,7 +171,7 @@ class NativeConnection(StompConnectionBase):
         # The flag first: messages may come before the answer, and a restore that is under way reads the flag.
         was_started, self.is_started = self.is_started, True
         try:
-            self._say_everywhere(commands.Start())
+            self._send_to_newest(commands.Start())
         except ProviderError:
             if not was_started:
                 # The broker may process both frames later: without STOP messages would wait here for a client that receives
@@ -188,12 +188,12 @@ class NativeConnection(StompConnectionBase):
         # The flag first: from now on no consumer delivers anything, even before the broker stops.
         self.is_started = False
         try:
-            self._say_everywhere(commands.Stop())
+            self._send_to_newest(commands.Stop())
         except UnansweredError as error:
             # Not an error: no message is handed out from now on, which is what `stop` promises.
             _log.warning("the broker has not answered that the connection is stopped: %s", error.reason)
 
-    def _say_everywhere(self, command: commands.Command) -> None:
+    def _send_to_newest(self, command: commands.Command) -> None:
         """Send the command on the newest physical connection, also during its restore; later ones get it by `restore`."""
         while True:
             # `newest`, since `current` would wait for a restore that may have sent the old state already.
@@ -408,7 +408,7 @@ class NativeConnection(StompConnectionBase):
         if receiver is not None:
             receiver.arrived(physical, frame)
 
-    def is_alone(self) -> bool:
+    def is_only_waiter(self) -> bool:
         """Return whether no consumer waits for messages; one that has received some does not wait."""
         receivers = self._receivers
         if len(receivers) > 1:
@@ -476,7 +476,7 @@ class NativeConnection(StompConnectionBase):
                 # The session was closed meanwhile, and the broker has closed it already.
                 return
             except (AccessDeniedError, DestinationError) as error:
-                self._events.on_exception(not_made_anew(consumer.request.address, error))
+                self._events.on_exception(not_restored(consumer.request.address, error))
                 continue
             consumer.begin(physical)
             # The consumer was closed meanwhile, before the broker knew it on this connection.

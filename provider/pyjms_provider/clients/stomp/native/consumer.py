@@ -121,8 +121,8 @@ class NativeConsumer(ProviderConsumer):
         self._lock = Lock()
         self._arrived: deque[Arrived | Frame] = deque()
         # In the order of the decisions: a CREDIT that an older revocation overtook would leave the consumer waiting for ever.
-        self._to_say: deque[tuple[PhysicalConnection, Frame]] = deque()
-        self._is_speaking = False
+        self._unsent: deque[tuple[PhysicalConnection, Frame]] = deque()
+        self._is_sending = False
         self._physical: PhysicalConnection | None = None
         """The physical connection on which the broker knows the consumer."""
         self._credit = 0
@@ -156,7 +156,7 @@ class NativeConsumer(ProviderConsumer):
         """Whether a thread may wait for messages, and none are here."""
         return self._is_interested and not self._arrived
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Mark it as closed without a frame to the broker, as the call that was to make it has failed."""
         self._is_closed = True
 
@@ -190,7 +190,7 @@ class NativeConsumer(ProviderConsumer):
             # The broker has dropped the credit, and answers nothing that was asked on the last connection.
             self._credit = self._revocations = 0
             self._grant()
-        self._speak()
+        self._send_queued()
 
     def interrupted(self) -> None:
         """Drop all messages and credit: the physical connection has ended, and the broker has taken back what it had pushed."""
@@ -211,7 +211,7 @@ class NativeConsumer(ProviderConsumer):
             self._arrived += arrived
             self._credit -= len(arrived)
             goes_back = self._is_revoked or self._revocations > 0
-            # A drain, `resume` and `_let_go` themselves return messages that arrive until they are done.
+            # A drain, `resume` and `_finish_close` themselves return messages that arrive until they are done.
             if goes_back and not (self._drains or self._is_withdrawn or self._is_closed):
                 self._return(keep=0)
             is_wanted = self._is_interested and bool(self._arrived)
@@ -219,7 +219,7 @@ class NativeConsumer(ProviderConsumer):
             # Without the lock: the listener's thread polls at once, and takes the lock.
             self._on_ready()
         else:
-            self._speak()
+            self._send_queued()
 
     def _revoked(self, physical: PhysicalConnection) -> None:
         """Handle the answer to a revocation, after which nothing more comes, or to a return.
@@ -231,7 +231,7 @@ class NativeConsumer(ProviderConsumer):
                 return
             self._revocations -= 1
             self._grant()
-        self._speak()
+        self._send_queued()
 
     def started(self) -> None:
         """Call `on_ready` if there are messages, as the connection was started."""
@@ -268,8 +268,8 @@ class NativeConsumer(ProviderConsumer):
                     self._grant()
                 if found is not None and waits:
                     self._is_interested = False
-            if self._to_say:
-                self._speak()
+            if self._unsent:
+                self._send_queued()
             if found is None or physical is None:
                 return None
             # Decoded without the lock, which the I/O thread needs for each frame.
@@ -286,8 +286,8 @@ class NativeConsumer(ProviderConsumer):
             ).write()
             with self._lock:
                 if self._physical is physical:
-                    self._to_say.append((physical, frame))
-            self._speak()
+                    self._unsent.append((physical, frame))
+            self._send_queued()
 
     def _has_expired(self, envelope: Envelope) -> bool:
         """Return whether it has expired while it waited here, and so goes back (JMS 1.1 §3.4.9).
@@ -354,7 +354,7 @@ class NativeConsumer(ProviderConsumer):
                     self._grant()
                 elif self._is_revoked:
                     self._return(keep=1)
-            self._speak()
+            self._send_queued()
 
     def set_interested(self, interested: bool) -> None:
         with self._lock:
@@ -367,7 +367,7 @@ class NativeConsumer(ProviderConsumer):
             elif self._credit <= self._window // 2:
                 self._grant()
             is_wanted = interested and bool(self._arrived) and self._connection.is_started
-        self._speak()
+        self._send_queued()
         if is_wanted:
             self._on_ready()
 
@@ -401,7 +401,7 @@ class NativeConsumer(ProviderConsumer):
             self._is_withdrawn = False
             if self._is_interested:
                 self._grant()
-        self._speak()
+        self._send_queued()
 
     def close(self) -> None:
         with self._lock:
@@ -414,10 +414,10 @@ class NativeConsumer(ProviderConsumer):
         except ConnectionLostInCallError as error:
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
         finally:
-            self._let_go()
+            self._finish_close()
         self._wait_for_returned()
 
-    def _let_go(self) -> None:
+    def _finish_close(self) -> None:
         """Return undelivered messages, after the answer to UNSUBSCRIBE, when all that the broker had pushed is here; then remove the
         consumer.
 
@@ -426,7 +426,7 @@ class NativeConsumer(ProviderConsumer):
         self._connection.forget(self)
         with self._lock:
             self._return(keep=0)
-        self._speak()
+        self._send_queued()
         self._session.forget(self)
 
     def _wait_for_returned(self) -> None:
@@ -455,7 +455,7 @@ class NativeConsumer(ProviderConsumer):
         if credit > 0:
             frame = commands.Credit(subscription=self.name, credit=credit).write()
             self._credit += credit
-            self._to_say += ((self._physical, frame),)
+            self._unsent += ((self._physical, frame),)
 
     def _revoke(self) -> None:
         """Queue a revocation of the credit, and return undelivered messages."""
@@ -463,7 +463,7 @@ class NativeConsumer(ProviderConsumer):
             frame = commands.Credit(subscription=self.name, revoke=True).write(self._receipt())
             self._credit = 0
             self._revocations += 1
-            self._to_say += ((self._physical, frame),)
+            self._unsent += ((self._physical, frame),)
         self._return(keep=0)
 
     def _receipt(self) -> str:
@@ -479,23 +479,23 @@ class NativeConsumer(ProviderConsumer):
         # Counted like a revocation: no credit is given until the broker has confirmed that the messages are back.
         self._revocations += 1
         self._returned = ids
-        self._to_say += ((self._physical, frame),)
+        self._unsent += ((self._physical, frame),)
         self._arrived = kept
 
     # The lock is not held
 
-    def _speak(self) -> None:
+    def _send_queued(self) -> None:
         """Send the queued frames, unless another thread is doing so. Never waits for room: a `receive` ends in its own time."""
-        if not self._to_say:
+        if not self._unsent:
             return
         while True:
             with self._lock:
                 # The thread that is speaking looks again before it
                 # ends, so what was queued meanwhile is not left behind.
-                if self._is_speaking or not self._to_say:
+                if self._is_sending or not self._unsent:
                     return
-                self._is_speaking = True
-                physical, frame = self._to_say.popleft()
+                self._is_sending = True
+                physical, frame = self._unsent.popleft()
             try:
                 receipt = frame.headers.get("receipt")
                 # Expected before it is written: the answer may come before `post` returns.
@@ -506,7 +506,7 @@ class NativeConsumer(ProviderConsumer):
                 pass  # credit ends with the connection
             finally:
                 with self._lock:
-                    self._is_speaking = False
+                    self._is_sending = False
 
 
 def _number_of(found: Arrived | Frame) -> int:

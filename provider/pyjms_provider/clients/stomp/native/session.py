@@ -108,7 +108,7 @@ class BranchRequests:
         if question is None or not question.is_same(physical, command):
             question = self._asked[about] = Request(physical, command)
         try:
-            said = read(physical.request_idempotent(question, command.write()))
+            result = read(physical.request_idempotent(question, command.write()))
         except UnansweredError as error:
             # The request is kept: if the call is made again, it waits for this answer.
             # A second END or PREPARE would be refused with XAER_PROTO (decision 0603).
@@ -122,7 +122,7 @@ class BranchRequests:
             self._asked.pop(about, None)
             raise
         self._asked.pop(about, None)
-        return said
+        return result
 
     def forget(self, xid: Xid) -> None:
         """Drop the requests about a branch, so that none answers for a later one of the same name."""
@@ -148,7 +148,7 @@ def unreachable(error: ConnectionLostInCallError | UnansweredError) -> BranchErr
 _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 _GOOD_MAX: Final = 10_000
-_LEFT_AS: Final = {
+_END_MODES: Final = {
     commands.BeginMode.NEW: commands.EndMode.FAIL,
     commands.BeginMode.JOIN: commands.EndMode.SUCCESS,
     commands.BeginMode.RESUME: commands.EndMode.SUSPEND,
@@ -186,7 +186,7 @@ class NativeSession(ProviderSession):
         """Whether it has been closed."""
         return self._closed
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Mark it as closed without a frame to the broker, as the call that was to open it has failed."""
         self._closed = True
 
@@ -359,7 +359,7 @@ class NativeSession(ProviderSession):
         finally:
             if not is_made:
                 # The flag first: the healer may be about to subscribe the consumer, and then ends it because of the flag.
-                consumer.give_up()
+                consumer.abandon()
                 self.forget(consumer)
                 if may_be_made:
                     self.connection.link.newest.take_back(self.ending_of(consumer.name))
@@ -438,7 +438,7 @@ class NativeSession(ProviderSession):
             # One error stands for all of them: a client that rolls back because of it must get each again.
             if physical is not None:
                 self._give_back(physical, commands.GiveBack(session=self.name, ids=_ids(live)))
-            if _were_said(deliveries):
+            if _were_settlements_sent(deliveries):
                 raise InDoubtError(
                     "the connection that messages came by was lost after it was said that they are settled: it is not known whether they come again"
                 )
@@ -579,7 +579,7 @@ class NativeSession(ProviderSession):
 
     def _started_late(self, physical: PhysicalConnection, command: commands.BeginBranch) -> None:
         """Leave a branch that a call which timed out has started or joined; a new one ends, any other is left as it was. Any thread."""
-        mode = _LEFT_AS[command.mode]
+        mode = _END_MODES[command.mode]
         physical.take_back(commands.EndBranch(session=self.name, xid=command.xid, mode=mode).write())
         if command.mode is commands.BeginMode.NEW:
             physical.take_back(commands.RollbackBranch(session=self.name, xid=command.xid).write())
@@ -705,14 +705,14 @@ class NativeSession(ProviderSession):
         self.connection.link.check_open()
 
 
-def _were_said(deliveries: Sequence[Delivery]) -> bool:
+def _were_settlements_sent(deliveries: Sequence[Delivery]) -> bool:
     """Return whether a settlement of one of these was sent, by a call that was refused or got no answer; a second call returns False."""
     tags = [delivery.tag for delivery in deliveries]
-    said = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_sent]
-    for each in said:
+    sent = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.is_sent]
+    for each in sent:
         # Reported once: a repeated call about the same messages would be in doubt for ever.
         each.is_sent = False
-    return bool(said)
+    return bool(sent)
 
 
 def _ids(received: Sequence[ReceivedMessage]) -> DeliveryIds:

@@ -227,7 +227,7 @@ class NativeConnection(Protocol):
     delivery_numbers: count[int]
     """The numbers of future deliveries."""
 
-    def answer(self, receipt: str, said: Mapping[str, str]) -> None:
+    def answer(self, receipt: str, headers: Mapping[str, str]) -> None:
         """Answer a frame whose answer had to wait for more than its execution."""
         ...
 

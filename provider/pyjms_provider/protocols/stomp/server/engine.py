@@ -141,7 +141,7 @@ class StompServerEngine(ProtocolEngine):
         if self._trouble is not None:
             self.refuse(None, self._trouble)
         elif not scheduled and len(self._out) == 1:  # an answer, mostly
-            self._idle_monitor.said(self._clock.monotonic_ms())
+            self._idle_monitor.note_write(self._clock.monotonic_ms())
             return self._out.popleft()
         parts: list[bytes] = []
         # Answers come before messages, as calls wait for them.
@@ -154,11 +154,11 @@ class StompServerEngine(ProtocolEngine):
             if self._out:
                 self._pull_out(size - taken, parts)  # answers that follow the messages
         # Any other bytes written serve as a heart-beat.
-        if not parts and self._idle_monitor.takes_beat():
+        if not parts and self._idle_monitor.pop_beat():
             parts.append(_HEART_BEAT)
         if not parts:
             return b""
-        self._idle_monitor.said(self._clock.monotonic_ms())
+        self._idle_monitor.note_write(self._clock.monotonic_ms())
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _pull_out(self, size: int, parts: list[bytes]) -> int:
@@ -216,9 +216,9 @@ class StompServerEngine(ProtocolEngine):
         # The handler and this object refer to each other, so both live until a garbage collection: the unfinished frame is
         # dropped now.
         self._decoder = FrameDecoder(BEFORE_LOGIN)
-        self._let_go()  # a login that still runs ends what it makes
+        self._close_connection()  # a login that still runs ends what it makes
 
-    def _let_go(self) -> None:
+    def _close_connection(self) -> None:
         # Taken at once: the end of the connection and that of its login may both call this.
         connection, self._connection = self._connection, None
         # On a worker: closing gives messages back, which may wait for the disk.
@@ -239,7 +239,7 @@ class StompServerEngine(ProtocolEngine):
         try:
             login = negotiate(frame, self._settings)
         except VersionError as error:
-            self._say_last(refusal(error))
+            self._send_last(refusal(error))
             return
         except StompError as error:
             self.refuse(frame, error)
@@ -289,7 +289,7 @@ class StompServerEngine(ProtocolEngine):
         self, frame: Frame, login: Login, handler: ProtocolHandler | None, error: BaseException | None
     ) -> None:
         if self.is_over:  # the client has gone meanwhile, or it took too long
-            self._let_go()
+            self._close_connection()
             return
         if error is not None:
             if isinstance(error, AccessDeniedError):
@@ -306,8 +306,8 @@ class StompServerEngine(ProtocolEngine):
             )
         try:
             connected = login.answer(self._settings, handler.greeting())
-        except ProviderError as gone:  # the virtual host has ended its connections meanwhile
-            self.refuse(frame, self._trouble or gone)
+        except ProviderError as closed_error:  # the virtual host has ended its connections meanwhile
+            self.refuse(frame, self._trouble or closed_error)
             return
         # Lengths are limited far lower before the login (decision 0150).
         own = limits_of(is_packed=login.is_packed)
@@ -360,9 +360,9 @@ class StompServerEngine(ProtocolEngine):
             _log.error("PYJMS-STOMP-4 a frame of %s failed", self.transport.peer.address, exc_info=error)
             error = ProviderError("the broker failed to do this; its log says why, at PYJMS-STOMP-4")
         receipt = None if frame is None else frame.headers.get("receipt")
-        self._say_last(error_frame(error, receipt, closing=True))
+        self._send_last(error_frame(error, receipt, closing=True))
 
-    def _say_last(self, answer: Frame) -> None:
+    def _send_last(self, answer: Frame) -> None:
         if self._end(ServerEvent.REFUSE):
             with suppress(EncodingError):
                 self.emit(answer)

@@ -46,7 +46,7 @@ class ServedHost(Protocol):
         """Return whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...
 
-    def may_lack_room(self, address: Address) -> bool:
+    def may_wait_for_room(self, address: Address) -> bool:
         """Return whether a send there may have to wait for room, now or in a moment. Never waits."""
         ...
 

@@ -99,7 +99,7 @@ class IdleMonitor:
         self._login_until_ms: float | None = now_ms + settings.login_timeout_ms
         self._out_ms = 0.0
         self._in_ms = 0.0
-        self._said_ms = now_ms
+        self._written_ms = now_ms
         self._stuck_ms = 0.0
         self.beat_is_due = False
         """Whether an empty line is due; no further time is set until something is written."""
@@ -133,14 +133,14 @@ class IdleMonitor:
             self._out_ms = 0.0
         elif not self._out_ms:
             self._out_ms = self._stuck_ms
-            self._said_ms = now_ms
+            self._written_ms = now_ms
 
-    def said(self, now_ms: float) -> None:
+    def note_write(self, now_ms: float) -> None:
         """Note a write, which shows the client that the broker is alive."""
-        self._said_ms = now_ms
+        self._written_ms = now_ms
         self.beat_is_due = False
 
-    def takes_beat(self) -> bool:
+    def pop_beat(self) -> bool:
         """Return, once, whether an empty line is due."""
         is_due, self.beat_is_due = self.beat_is_due, False
         return is_due
@@ -149,7 +149,7 @@ class IdleMonitor:
         """Return when `look` should be called. `heard_ms`: when the last byte of the client was received."""
         times = [self._login_until_ms] if self._login_until_ms is not None else []
         if self._out_ms and not self.beat_is_due:
-            times.append(self._said_ms + self._out_ms)
+            times.append(self._written_ms + self._out_ms)
         if self._in_ms:
             times.append(heard_ms + self._in_ms)
         # Rounded up: a tick that came a part of a millisecond early would find nothing to do.
@@ -161,6 +161,6 @@ class IdleMonitor:
             return f"nobody logged in within {self._settings.login_timeout_ms} ms"
         if self._in_ms and now_ms >= heard_ms + self._in_ms:
             return f"nothing was heard for {now_ms - heard_ms:.0f} ms, and heart-beats were promised"
-        if self._out_ms and now_ms >= self._said_ms + self._out_ms:
+        if self._out_ms and now_ms >= self._written_ms + self._out_ms:
             self.beat_is_due = True
         return None

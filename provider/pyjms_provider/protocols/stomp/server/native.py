@@ -218,7 +218,7 @@ class NativeHandler(ProtocolHandler):
             task = Task(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
             # A task that does not wait now may have to when its turn comes: the queue may be full by then.
             if not is_brief and (may_wait or not session.executor.is_idle):
-                task.is_patient = self.guard.host.may_lack_room(envelope.destination)
+                task.is_patient = self.guard.host.may_wait_for_room(envelope.destination)
             return task
         if frame.command == _SENDS and self.is_packed:
             self._session_of(frame)  # which says that there is none
@@ -270,15 +270,15 @@ class NativeHandler(ProtocolHandler):
             return None
         # A list, which grows until the task runs: `joins` adds the ids of later frames.
         numbers = list(command.ids)
-        task = Task(frame, lambda: session.acknowledge(tuple(numbers), is_told=False), True, is_brief)
+        task = Task(frame, lambda: session.acknowledge(tuple(numbers), is_reported=False), True, is_brief)
         session.late = task, numbers
         return task
 
     def _do(self, frame: Frame, do: Callable[[Any], Mapping[str, str] | None], command: commands.Command) -> None:
-        said = do(command)
+        headers = do(command)
         receipt = frame.headers.get("receipt")
-        if said and receipt is not None:
-            self._receipts[receipt] = said
+        if headers and receipt is not None:
+            self._receipts[receipt] = headers
 
     def confirm(self, frame: Frame, receipt: str) -> None:
         if frame.command == _SENDS and _is_plain(receipt):
@@ -300,9 +300,9 @@ class NativeHandler(ProtocolHandler):
         # This may run on a worker's thread: the loop has to write the answer.
         self.engine.transport.wake()
 
-    def answer(self, receipt: str, said: Mapping[str, str]) -> None:
+    def answer(self, receipt: str, headers: Mapping[str, str]) -> None:
         """Answer a frame whose answer had to wait for more than its execution."""
-        self.engine.emit(receipt_frame(receipt, said))
+        self.engine.emit(receipt_frame(receipt, headers))
         self.engine.transport.wake()
 
     def run(self) -> None:
@@ -510,7 +510,7 @@ class NativeHandler(ProtocolHandler):
             session.session.reject(delivery, command.reason)
 
     def _adopt(self, command: commands.Adopt) -> None:
-        heir = self._session(command.session)
+        adopter = self._session(command.session)
         holders = self._holders_of(command.ids)
         adopted: dict[int, Delivery] = {}
         # Taken out first: a holder that settles at this moment, on another thread, then either finds nothing, or is first.
@@ -520,7 +520,7 @@ class NativeHandler(ProtocolHandler):
                 adopted[number] = delivery
         if adopted:
             try:
-                heir.session.adopt(list(adopted.values()))
+                adopter.session.adopt(list(adopted.values()))
             except Exception:
                 # Deliveries that were not adopted still belong to their holders.
                 for number, delivery in adopted.items():
@@ -528,9 +528,9 @@ class NativeHandler(ProtocolHandler):
                 raise
         if len(adopted) < sum(map(len, command.ids)):
             # Some were settled by their holder just now: the others go back to their queues, as either all are adopted or none.
-            heir.session.recover(list(adopted.values()))
+            adopter.session.recover(list(adopted.values()))
             raise ClosedError("a delivery that was to be adopted is not open any more")
-        heir.unsettled.update(adopted)
+        adopter.unsettled.update(adopted)
 
     def _holders_of(self, ids: DeliveryIds) -> Mapping[int, ServedSession]:
         """Return the holder of each delivery in `ids`, in that order; deliveries that are not open are left out."""

@@ -114,7 +114,7 @@ class ServedConsumer(CreditConsumer):
         self._has_found_all = False
         """Whether the last poll found no more messages."""
         self._fetching = Fetching(
-            handler.engine, session.session, ready=self.on_ready, gone=self._gone, none=self._found_none
+            handler.engine, session.session, ready=self.on_ready, lost=self._lost, none=self._found_none
         )
 
     def on_ready(self) -> None:
@@ -169,7 +169,7 @@ class ServedConsumer(CreditConsumer):
         delivery = fetching.take()
         self._has_found_all = self.may_have_more = False
         # A worker has just searched to the end: the loop need not search again, and answers the drains.
-        if fetching.has_found_none and fetching.takes_none():
+        if fetching.has_found_none and fetching.pop_found_none():
             self._has_found_all = True
             return found, parts
         while True:
@@ -272,9 +272,9 @@ class ServedConsumer(CreditConsumer):
     def stopped(self) -> None:
         """Give back fetched messages: the connection delivers nothing from now on."""
         if self._fetching.drop():
-            self._gone()
+            self._lost()
 
-    def _gone(self) -> None:
+    def _lost(self) -> None:
         """Take another message in place of one that will not be pushed."""
         self._restore_credit()
         self.on_ready()

@@ -113,10 +113,10 @@ class ServedSession:
         found = ((number, self.unsettled.pop(number, None)) for number in self._known(ids))
         return {number: delivery for number, delivery in found if delivery is not None}  # as in `_named`
 
-    def acknowledge(self, ids: DeliveryIds, *, is_told: bool = True) -> None:
+    def acknowledge(self, ids: DeliveryIds, *, is_reported: bool = True) -> None:
         """Settle deliveries; in a transaction or branch they stay the session's until it ends. Raises as the SPI does.
 
-        `is_told`: the client learns of a failure, and may ask again, or give them back.
+        `is_reported`: the client learns of a failure, and may ask again, or give them back.
         """
         if not self.is_in_unit:
             taken = self._take(ids)
@@ -126,7 +126,7 @@ class ServedSession:
                 raise  # they come again, as new deliveries
             except ProviderError:
                 # A client that hears of the failure may ask again, or give the messages back.
-                if is_told:
+                if is_reported:
                     self.unsettled.update(taken)
                 raise
             return
@@ -215,8 +215,8 @@ class PackedSends:
                 if not SET_BY_PROVIDERS.isdisjoint(message.properties):
                     # Encoded again: the received bytes are stored and delivered, and contain these properties.
                     messages[place] = decode(encode(without_provider_properties(message)))
-            is_alone = len(messages) == 1
-            if not is_alone and "receipt" in frame.headers:
+            is_single = len(messages) == 1
+            if not is_single and "receipt" in frame.headers:
                 raise ProfileError("one receipt answers one message: send it by a SENDS of its own")
         except StompError as error:
             if is_idle:
@@ -225,7 +225,7 @@ class PackedSends:
                 executor.add(Task(frame, partial(_fail_with, error), may_wait=False))
             return
         if is_idle:
-            if is_alone:
+            if is_single:
                 if self._try_to_send(frame, session, messages[0]):
                     return
             else:
@@ -275,12 +275,12 @@ class PackedSends:
         host = self._guard.host
         if len(messages) > 1:
             task = Task(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
-            task.is_patient = any(map(host.may_lack_room, {message.destination for message in messages}))
+            task.is_patient = any(map(host.may_wait_for_room, {message.destination for message in messages}))
             return task
         message = messages[0]
         task = Task(frame, partial(self._send_one, session, message), session.session.may_wait(message))
         task.is_brief = task.may_wait and host.waits_briefly(message)
-        task.is_patient = not task.is_brief and host.may_lack_room(message.destination)
+        task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
         if task.is_brief and not session.transacted:
             part = Sending(session.session, message, self._guard)
             # Confirmed sends of several connections share one forced write (decision 0602).

@@ -111,16 +111,16 @@ class Fetching:
         session: ProviderSession,
         *,
         ready: Callable[[], None],
-        gone: Callable[[], None],
+        lost: Callable[[], None],
         none: Callable[[], None],
     ) -> None:
-        """`ready` is called when `take` has the message; `gone` when it could not be read, and was quarantined; `none` when a search found
-        none, which `takes_none` reports as well.
+        """`ready` is called when `take` has the message; `lost` when it could not be read, and was quarantined; `none` when a search found
+        none, which `pop_found_none` reports as well.
         """
         self._engine = engine
         self._session = session
         self._ready = ready
-        self._gone = gone
+        self._lost = lost
         self._none = none
         self._lock = Lock()
         self._found: Delivery | None = None
@@ -128,7 +128,7 @@ class Fetching:
         self.is_busy = False
         """Whether a message is being fetched: no other may overtake it."""
         self.has_found_none = False
-        """Whether a search has found no message; read it with `takes_none`."""
+        """Whether a search has found no message; read it with `pop_found_none`."""
         self.is_woken = False
         """Set by the consumer at a notification: a message may have come after a search that found none."""
 
@@ -147,7 +147,7 @@ class Fetching:
             found, self._found = self._found, None
         return found
 
-    def takes_none(self) -> bool:
+    def pop_found_none(self) -> bool:
         """Return, once, whether a search has found no message, and no notification came since it began."""
         has_found_none, self.has_found_none = self.has_found_none, False
         return has_found_none and not self.is_woken
@@ -183,7 +183,7 @@ class Fetching:
             (self._none if self.has_found_none else self._ready)()
         elif isinstance(error, GoneError):
             # A damaged message is skipped, and its credit serves the next one (decision 0600).
-            (self._ready if is_unwanted else self._gone)()
+            (self._ready if is_unwanted else self._lost)()
         elif isinstance(error, ProviderError):
             self._engine.refuse(None, error)
         else:

@@ -178,24 +178,24 @@ class DeliveryScheduler:
     def __bool__(self) -> bool:
         return bool(self.scheduled)
 
-    def schedule(self, who: DeliverySource) -> None:
-        """Queue `who` for a turn. Any thread; never waits."""
-        if not who.is_queued:
+    def schedule(self, source: DeliverySource) -> None:
+        """Queue `source` for a turn. Any thread; never waits."""
+        if not source.is_queued:
             # Without a lock: if two threads race, the consumer has a turn too many, which finds nothing.
-            who.is_queued = True
-            self.scheduled.append(who)
+            source.is_queued = True
+            self.scheduled.append(source)
             self._wake()
 
     def pull(self, size: int, parts: list[bytes]) -> int:
         """Add about `size` bytes to `parts`; return how many. The connection's thread."""
         scheduled, taken = self.scheduled, 0
         while taken < size and scheduled:
-            who = scheduled.popleft()
+            source = scheduled.popleft()
             # Before the consumer checks: work that arrives from now on gives it another turn.
-            who.is_queued = False
+            source.is_queued = False
             pulled: Iterable[bytes] | None = None
-            for _ in range(who.pulls_per_turn):
-                pulled = who.pull()
+            for _ in range(source.pulls_per_turn):
+                pulled = source.pull()
                 if pulled is None:
                     break
                 for part in pulled:
@@ -204,8 +204,8 @@ class DeliveryScheduler:
                 if taken >= size:
                     break
             # To the end of the queue, behind the connection's other consumers.
-            if pulled is not None and who.may_have_more:
-                self.schedule(who)
+            if pulled is not None and source.may_have_more:
+                self.schedule(source)
         return taken
 
 

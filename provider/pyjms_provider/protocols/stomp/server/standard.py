@@ -90,7 +90,7 @@ class StandardSubscription:
         self._is_closed = False
         self._lock = Lock()
         self._fetching = Fetching(
-            handler.engine, handler.session, ready=self.on_ready, gone=self.on_ready, none=self._found_none
+            handler.engine, handler.session, ready=self.on_ready, lost=self.on_ready, none=self._found_none
         )
 
     def begin(self, consumer: ProviderConsumer) -> None:
@@ -112,7 +112,7 @@ class StandardSubscription:
         # Under one lock: a message that is taken is unsettled at once, so that `close` finds it.
         with self._lock:
             consumer, fetching = self._consumer, self._fetching
-            if consumer is None or fetching.is_busy or (fetching.has_found_none and fetching.takes_none()):
+            if consumer is None or fetching.is_busy or (fetching.has_found_none and fetching.pop_found_none()):
                 return None
             delivery = fetching.take()
             if delivery is None and len(self.unsettled) >= self._window:
@@ -176,7 +176,7 @@ class StandardSubscription:
             self._is_full = False
             self.on_ready()
 
-    def take_up_to(self, ack_id: str) -> list[tuple[str, Delivery]]:
+    def take_covered(self, ack_id: str) -> list[tuple[str, Delivery]]:
         """Take the messages that an ACK of `ack_id` covers out of the unsettled ones; empty: it is not one of them."""
         unsettled = self.unsettled
         if self.mode is not AckMode.CLIENT:
@@ -392,12 +392,12 @@ Taken = tuple["StandardSubscription", str, "Delivery"]
 class Transaction:
     """A transaction of the client, from BEGIN to COMMIT or ABORT."""
 
-    __slots__ = ("_origin", "_taken", "session")
+    __slots__ = ("_receiving", "_taken", "session")
 
-    def __init__(self, session: ProviderSession, origin: ProviderSession) -> None:
-        """`origin`: the session that received the messages acknowledged here."""
+    def __init__(self, session: ProviderSession, receiving: ProviderSession) -> None:
+        """`receiving`: the session that received the messages acknowledged here."""
         self.session = session
-        self._origin = origin
+        self._receiving = receiving
         self._taken: list[Taken] = []
 
     def acknowledge(self, taken: list[Taken]) -> None:
@@ -411,7 +411,7 @@ class Transaction:
     def give_back(self) -> list[Taken]:
         """Return adopted deliveries to the session that received them, and to the caller."""
         taken, self._taken = self._taken, []
-        self._origin.adopt([delivery for _, _, delivery in taken])
+        self._receiving.adopt([delivery for _, _, delivery in taken])
         return taken
 
 
@@ -513,7 +513,7 @@ class StandardHandler(ProtocolHandler):
         task = Task(frame, send, may_wait, is_brief)
         # A task that does not wait now may have to when its turn comes: the queue may be full by then.
         if not is_brief and (may_wait or not self._executor.is_idle):
-            task.is_patient = self.guard.host.may_lack_room(envelope.destination)
+            task.is_patient = self.guard.host.may_wait_for_room(envelope.destination)
         return task
 
     def _read(self, frame: Frame) -> Envelope:
@@ -768,7 +768,7 @@ class StandardHandler(ProtocolHandler):
         subscription = None if number is None else self._holders.get(number)
         if number is None or subscription is None:
             raise SequenceError(f"{frame.command} names no message that waits for it: {ack_id[:80]!r}")
-        taken = subscription.take_up_to(number)
+        taken = subscription.take_covered(number)
         # With `ack:client` one ACK covers several messages.
         for each, _ in taken:
             self._holders.pop(each, None)
