@@ -1,4 +1,4 @@
-"""The broker's network: sockets, TLS, WebSockets, time and threads around the engines of the protocols.
+"""The broker's network: sockets, TLS, WebSockets, timers and threads around the protocol engines.
 
-`service` has what others use: `NetworkService`, which opens listeners. `settings` says what can be chosen.
+The public interface is `NetworkService` in `service`, which opens listeners, and their options in `settings`.
 """

@@ -1,16 +1,16 @@
-"""One connection: what the loop tells of its socket, turned into the work cycle of its engine (BJ-TCP-3 … 6).
+"""One connection: translates the loop's events of its socket into the work cycle of its engine (BJ-TCP-3 … 6).
 
-All runs on the loop's thread, in turns that are short: one read of at most the buffer's size, or one write of about that
+Everything runs on the loop's thread, in short turns: one read of at most the buffer's size, or one write of about that
 size. A connection with more to write waits for its next turn, after the others.
 
-What must stay true:
+Invariants:
 
-- While bytes wait to be written, nothing is read and nothing more is pulled (BJ-TCP-4): so a peer that does not read
-  costs one buffer and one frame. While the engine does not read, nothing is fed to it either.
-- Reading is stopped when as many bytes have come that cannot be fed as a read buffer holds, not before: so a peer that reads
-  nothing, and is to say now and then that it lives, is heard, and missed when it does not; and a pause costs two system calls.
-- The end is bounded: who does not accept the rest, or does not hang up, is cut off after `closing_timeout_ms`. So long, too, jobs that
-  wait for other clients go on for a peer that sends nothing more: most such peers have gone, and nothing else would tell.
+- While bytes wait to be written, the engine is not fed and nothing more is pulled (BJ-TCP-4): so a peer that does not read
+  costs one buffer and one frame. While the engine does not read, it is not fed either.
+- Reading is paused only when the bytes that cannot be fed exceed a read buffer: so heart-beats of a peer that does not read still
+  arrive, and their absence is noticed. Besides, a pause costs two system calls.
+- Closing is bounded: a peer that does not accept the rest, or does not close its side, is disconnected after `closing_timeout_ms`. After
+  a peer has closed its side, jobs that wait for other clients also end after that time: most such peers are dead, without any other sign.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """What a connection is at."""
+    """The state of a connection."""
 
     SHAKING = "the handshakes of TLS and WebSocket go on; there is no engine"
     OPEN = "bytes go to and from the engine"
@@ -46,7 +46,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What brings a connection to another state."""
+    """An event that changes the state of a connection."""
 
     OPENED = "the handshakes are done"
     FINISHED = "there is nothing more to say"
@@ -63,30 +63,30 @@ NEXT: Final = MappingProxyType(
         (State.CLOSING, Event.LOST): State.ENDED,
     }
 )
-"""Which state follows, of those that may."""
+"""The state transitions; all others are errors."""
 
 
 _JOINED_BYTES: Final = 4 * 2**10
 
 
 class PendingInput(deque[bytes]):
-    """Bytes that were read and cannot be fed yet, in their order; small pieces are joined."""
+    """A queue of bytes that were read, but cannot be fed yet; small pieces are joined."""
 
     def add(self, data: bytes) -> None:
-        """Hold `data`, too."""
-        # A `bytes` object takes some forty bytes besides its content: heart-beats of one byte would each cost that.
+        """Append `data`."""
+        # A `bytes` object takes some forty bytes besides its content, so heart-beats of one byte are joined.
         if self and len(self[-1]) + len(data) <= _JOINED_BYTES:
             self[-1] += data
         else:
             self.append(data)
 
     def has(self, size: int) -> bool:
-        """Return whether it is `size` bytes or more."""
+        """Return whether `size` bytes or more are pending."""
         return sum(map(len, self)) >= size
 
 
 class Deadlines:
-    """Those of one connection; `math.inf`: there is none. On the loop."""
+    """The deadlines of one connection; `math.inf`: none. On the loop."""
 
     __slots__ = ("_alarm", "_now_ms", "_timers", "armed_ms", "leaves_ms", "over_ms", "stalls_ms")
 
@@ -95,52 +95,52 @@ class Deadlines:
         self._now_ms = now_ms
         self._alarm = Alarm(who)
         self.armed_ms = math.inf
-        """When the alarm goes off."""
+        """The time of the next alarm."""
         self.over_ms = math.inf
-        """When its handshake, or its end, must be over."""
+        """The deadline of the handshake, or of the close."""
         self.stalls_ms = math.inf
-        """When the peer must have taken any of what waits for it."""
+        """The time by which the peer must have accepted some of the bytes that wait for it."""
         self.leaves_ms = math.inf
-        """When jobs end that wait for other clients, as the peer sends nothing more."""
+        """The time at which jobs that wait for other clients are ended, after the peer has closed its side."""
 
     def limit(self, timeout_ms: int) -> None:
-        """Have it over after so long, unless it must be earlier."""
+        """Set the deadline of the handshake or close, unless there is an earlier one."""
         self.over_ms = min(self.over_ms, self._now_ms() + timeout_ms)
         self.arm(self.over_ms)
 
     def await_taking(self, timeout_ms: int) -> None:
-        """Give the peer so long to take any of what waits for it."""
+        """Set the deadline for the peer to accept some of the waiting bytes."""
         self.stalls_ms = self._now_ms() + timeout_ms
         self.arm(self.stalls_ms)
 
     def await_leaving(self, timeout_ms: int) -> None:
-        """Give jobs so long that wait for other clients, however many come one after the other."""
-        # Not moved by a later job: a chain of them must not keep the connection open for ever.
+        """Set the deadline for all jobs that wait for other clients, unless it is set."""
+        # Not moved by a later job: a chain of jobs must not keep the connection open for ever.
         if self.leaves_ms == math.inf:
             self.leaves_ms = self._now_ms() + timeout_ms
             self.arm(self.leaves_ms)
 
     def arm(self, at_ms: float) -> None:
-        """Set the alarm, unless it goes off by then."""
+        """Set the alarm, unless an earlier one is set."""
         if at_ms < self.armed_ms:
             self.armed_ms = self._timers.arm(at_ms, self._alarm, self.armed_ms)
 
     def arm_next(self) -> None:
-        """Set the alarm for the first of them."""
+        """Set the alarm for the first deadline."""
         self.arm(min(self.over_ms, self.stalls_ms, self.leaves_ms))
 
     def went_off(self, due_ms: float) -> bool:
-        """Note that the alarm has gone off; return whether it is the one that was set last."""
-        # An alarm is never disarmed: one that a nearer one has replaced still
-        # goes off. To arm again for each of these would leave ever more.
+        """Return whether the alarm of `due_ms` is the one that was set last, and clear it."""
+        # Alarms are never cancelled: one that was replaced by an earlier one still goes off.
+        # If each of these set an alarm again, their number would grow.
         is_last = due_ms == self.armed_ms
         if is_last:
             self.armed_ms = math.inf
         return is_last
 
     def end(self) -> None:
-        """Have nobody called any more."""
-        # The heap keeps the alarm until its time, and must not keep the connection in memory as long.
+        """Disable all alarms."""
+        # The heap keeps the alarm until its time, but must not keep the connection in memory.
         self._alarm.who = None
 
 
@@ -148,18 +148,18 @@ _T = TypeVar("_T")
 
 
 class Direction(Enum):
-    """Which way bytes go."""
+    """The direction of traced bytes."""
 
     IN = "in"
     OUT = "out"
 
 
 Trace = Callable[[str, Direction, bytes], None]
-"""Told of what engines are fed and what they say, with the peer's address. The bytes hold passwords."""
+"""Called with the peer's address and all bytes that engines receive and send. The bytes may contain passwords."""
 
 
 class Home(Protocol):
-    """What a connection needs of its listener."""
+    """The part of the listener that a connection needs."""
 
     settings: ListenerSettings
     clock: Clock
@@ -168,42 +168,42 @@ class Home(Protocol):
     workers: WorkerPool
     reports: RareReports
     buffer: memoryview
-    """What is read into; shared, for its content is taken out at once."""
+    """The read buffer, shared by all connections, as its content is copied immediately."""
     trace: Trace | None
     bytes_in: int
     bytes_out: int
 
     def url_of(self, *, is_secure: bool) -> str:
-        """Return the URL that clients with, or without, TLS use."""
+        """Return the URL for clients with, or without, TLS."""
         ...
 
     def make_layer(self, first: bytes) -> tuple[Layer | None, bool]:
-        """Choose by the first bytes what stands below the engine, and whether that is TLS."""
+        """Choose the layer below the engine by the first bytes; return it, and whether the connection uses TLS."""
         ...
 
     def make_engine(self, connection: Connection) -> ProtocolEngine:
-        """Make the engine."""
+        """Create the engine of a connection."""
         ...
 
     def ended(self, connection: Connection) -> None:
-        """Forget the connection."""
+        """Remove an ended connection."""
         ...
 
 
-_LONG_READ_MS: Final = 1  # after less than that it costs more to go on later than to go on
+_LONG_READ_MS: Final = 1  # a turn of less than that is cheaper than another turn later
 
 
 def _nothing() -> None:
-    """Have the turn of a connection that has ended."""
+    """Do nothing: the turn of an ended connection."""
 
 
-# An enumeration's member is looked up in a dozen steps, and these two for every read.
+# Looking up a member of an enumeration takes a dozen steps, and these two are needed for every read.
 _OPEN: Final = State.OPEN
 _CLOSING: Final = State.CLOSING
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The `TransportContext` of one engine. What asyncio calls, and `turn`, run on the loop; `wake` may come from anywhere."""
+    """The `TransportContext` of one engine. All methods are called on the loop, except `wake`, which any thread may call."""
 
     def __init__(self, home: Home, address: str) -> None:
         self._home = home
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_chosen = False
         self._engine: ProtocolEngine | None = None
         self._peer: Peer | None = None
-        # Bound once, as each turn is scheduled by it, and exchanged when the connection ends.
+        # Bound once, as it is scheduled for each turn, and replaced when the connection ends.
         self._turn = self.turn
         self._deadlines = Deadlines(home.timers, home.clock.monotonic_ms, self)
         self._is_awake = False
@@ -245,11 +245,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> float:
-        # A peer that is not read cannot be heard: that is no silence of its own (BJ-IDLE-3).
+        # While reading is paused, nothing can be received: that does not count as the peer's silence (BJ-IDLE-3).
         return self._now_ms() if self._is_paused else self._heard_ms
 
     def wake(self) -> None:
-        # Any thread, without a lock: two threads that race give the connection one turn too many.
+        # Without a lock: two threads in a race only give the connection one turn too many.
         if not self._is_awake:
             self._is_awake = True
             self._home.scheduler.add(self._turn)
@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         self._patient_jobs += patient
 
         def finished(result: object, error: BaseException | None) -> None:
-            # Counted down before `done`, after which `wake` lets the connection end if this was its last job.
+            # Decremented before `done`, as the following `wake` ends the connection if this was its last job.
             self._jobs -= 1
             self._patient_jobs -= patient
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
@@ -280,8 +280,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_free(self) -> bool:
-        # Bytes that are pushed now must not overtake what waits for a turn,
-        # nor be a second push without a turn between (decision 0610).
+        # Pushed bytes must not overtake bytes that wait for a turn, and there
+        # must be a turn between two pushes (decision 0610).
         busy = self._is_awake or self._is_blocked or self._has_more or self._has_pushed
         return not busy and self._state is _OPEN and not self._transport.is_closing()
 
@@ -297,25 +297,25 @@ class Connection(asyncio.BufferedProtocol):
     # -------------------------------------------------------------------------------------------- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin. With a limit of 0 asyncio says `pause_writing` as soon as the system does not take everything."""
+        """Begin. With a limit of 0 asyncio calls `pause_writing` as soon as the system does not accept everything."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         self._is_made = True
-        # The listener has closed between `accept` and now.
+        # The listener was closed between `accept` and now.
         if self._is_unwanted:
             self.abort()
             return
-        if self._settings.plain_and_tls:  # the peer's first byte will tell which
+        if self._settings.plain_and_tls:  # the peer's first byte decides
             self._deadlines.limit(self._settings.handshake_timeout_ms)
         else:
             self._try(self._choose, b"")
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to read to."""
+        """Return the read buffer."""
         return self._home.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read: one read phase, between two write phases (BJ-TCP-3)."""
+        """Process read bytes: one read phase, between two write phases (BJ-TCP-3)."""
         home = self._home
         # Copied: all connections of the listener read into one buffer.
         data = bytes(home.buffer[:nbytes])
@@ -323,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_ms = self._now_ms()
         self._has_pushed = False
         if self._state is _CLOSING:
-            return  # read so that the peer's system gets our last words, and does not see a reset instead
+            return  # read and discarded: unread bytes would cause a reset, which may overtake the last bytes sent
         try:
             self._read(data)
             if nbytes == len(home.buffer) and self._now_ms() >= self._heard_ms + _LONG_READ_MS:
@@ -332,42 +332,43 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(error)
 
     def eof_received(self) -> bool:
-        """Hear that the peer sends nothing more; what it has asked for is still answered, if it does not wait too long for others."""
+        """Handle the close of the peer's side; its requests are still answered, unless they wait too long for other clients."""
         self._is_eof = True
         if self._state is not _OPEN:
             return False
         self.wake()
-        # A false value would have asyncio close the transport, with answers still to come.
+        # On a false value asyncio would close the transport, while answers are still outstanding.
         return True
 
     def pause_writing(self) -> None:
-        """Hear that the system takes no more."""
+        """Stop writing: the system's buffer is full."""
         self._is_blocked = True
         self._await_taking()
 
     def resume_writing(self) -> None:
-        """Hear that all has gone out."""
+        """Write again: the system has accepted all bytes."""
         self._is_blocked = False
         self._deadlines.stalls_ms = math.inf
-        # The peer has taken all: the limit was for the end of a connection, and this one goes on.
+        # The peer has accepted everything, and the connection goes on: remove the deadline of a close.
         if self._state is _OPEN and not self._is_ending():
             self._deadlines.over_ms = math.inf
         self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End. The engine hears of it last, but for the results of its jobs."""
+        """End the connection. The engine gets this as its last event, except for the results of its jobs."""
         if self._state is State.ENDED:
             return
         self._move(Event.LOST)
         self._pending_input.clear()
         if self._layer is not None:
             self._layer.let_go()
-        # After the state has changed: what the engine calls in return finds that all is over.
+        # After the change of the state: calls by the engine must find the connection ended.
         if self._engine is not None:
             self._try(self._engine.closed, self._error or exc)
         self._home.ended(self)
         Report.DISCONNECTED.log("%s", self._address)
-        # Nothing of it is in memory longer than its last job: clients that come and go would fill that until it is looked through.
+        # References are cleared, so that the memory is freed after the last job, and not only by the next garbage collection:
+        # short connections would fill it.
         self._deadlines.end()
         self._turn = _nothing
         self._engine = None
@@ -375,18 +376,18 @@ class Connection(asyncio.BufferedProtocol):
     # --------------------------------------------------------------------------------------------- what the loop calls
 
     def turn(self) -> None:
-        """Have one turn of work. On the loop."""
-        # Lowered before the work: a wake-up that comes during it brings another turn.
+        """Do one turn of work. On the loop."""
+        # Cleared before the work: a wake-up during it causes another turn.
         self._is_awake = False
         self._try(self._cycle)
 
     def alarm(self, due_ms: float) -> None:
-        """Look after time. On the loop."""
+        """Check the deadlines, and let the engine tick. On the loop."""
         deadlines = self._deadlines
         if not deadlines.went_off(due_ms) or self._state is State.ENDED:
             return
         now_ms = self._now_ms()
-        # `_has_taken` also begins the next period, so it is asked only when this one is over.
+        # `_has_taken` also starts the next period, so it is called only when this one is over.
         if now_ms >= deadlines.over_ms or (now_ms >= deadlines.stalls_ms and not self._has_taken()):
             self._too_late()
             return
@@ -397,7 +398,7 @@ class Connection(asyncio.BufferedProtocol):
         deadlines.arm_next()
 
     def stop(self, reason: str) -> None:
-        """Let the engine say its last. On the loop."""
+        """Ask the engine to end the connection in an orderly way. On the loop."""
         if self._state is State.SHAKING:
             self.abort()
         if self._state is _OPEN:
@@ -405,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             self._try(self._cycle)
 
     def abort(self) -> None:
-        """Close the socket, whatever there is still to say. On the loop."""
+        """Close the socket immediately, without sending pending bytes. On the loop."""
         self._is_unwanted = True
         if self._is_made:
             self._transport.abort()
@@ -448,7 +449,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._engine is None and layer.is_open:
             self._open(layer.certificate)
-        # After the engine was made: a first frame may come in the same read as the end of the handshake.
+        # After the engine was created: the first frame may be in the same read as the end of the handshake.
         for chunk in chunks:
             self._pending_input.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
@@ -456,7 +457,7 @@ class Connection(asyncio.BufferedProtocol):
             self._bound_stranger(layer)
 
     def _bound_stranger(self, layer: Layer) -> None:
-        """Limit the input of a client that has not logged in; the rest waits in the socket."""
+        """Limit the pending input of a client that has not logged in; the rest waits in the socket."""
         engine = self._engine
         if engine is None or (engine.is_reading and not engine.knows_peer):
             self._refuse(layer.refuse_more())
@@ -476,25 +477,25 @@ class Connection(asyncio.BufferedProtocol):
         if self._layer is None and engine is not None:
             waits = self._pending_input or self._is_awake or self._has_more or self._is_blocked
             if not waits and self._home.trace is None and engine.is_reading:
-                engine.received(data)  # nothing is in the way: the cycle below in a third of its steps
+                engine.received(data)  # nothing is pending: the cycle below in a third of its steps
                 self._write()
-                # While an alarm is set, it looks after time; `_balance` has to set the first one, or to end.
+                # If an alarm is set, it checks the deadlines; `_balance` sets the first one, or ends the connection.
                 if self._deadlines.armed_ms == math.inf or engine.is_over or self._is_eof:
                     self._balance()
                 return
             self._pending_input.add(data)
         else:
             self._unwrap(data)
-        # An engine that was pulled dry, and not woken since, has nothing to write first.
+        # If the last pull returned nothing, and the engine was not woken since, there is nothing to write first.
         self._cycle(write_first=self._is_awake or self._has_more)
         if self._layer is not None and self._state is _OPEN:
             self._answer(self._layer)
 
     def _answer(self, layer: Layer) -> None:
-        """Send what a layer says by itself, such as pongs; read no more pings of a peer that does not read those."""
+        """Send the layer's own output, such as pongs; stop reading from a peer that does not read them."""
         said = layer.pending()
         self._send(said)
-        # Else a peer could have ever more pongs kept for it.
+        # Otherwise the pongs for a peer that does not read could fill the memory.
         if said and self._is_blocked:
             self._pause()
 
@@ -507,7 +508,7 @@ class Connection(asyncio.BufferedProtocol):
         self._cycle()
 
     def _cycle(self, *, write_first: bool = True) -> None:
-        """Write, read, write (BJ-TCP-3), then see what is to come."""
+        """Write, read, write (BJ-TCP-3), then update the state of reading and the alarm."""
         if self._state is not _OPEN:
             if self._state is State.SHAKING:
                 self._shake()
@@ -516,7 +517,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write()
         if self._pending_input and self._feed():
             self._write()
-        if self._state is _OPEN:  # writing may have found the peer gone
+        if self._state is _OPEN:  # writing may have ended the connection
             self._balance()
 
     def _shake(self) -> None:
@@ -526,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
             self._finish()
 
     def _feed(self) -> bool:
-        """Give the engine what was read, for as long as it takes it; return whether any was."""
+        """Feed pending input to the engine while it reads; return whether there was any."""
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
         pending_input = self._pending_input
@@ -541,12 +542,12 @@ class Connection(asyncio.BufferedProtocol):
         return is_fed
 
     def _write(self) -> None:
-        """Pull about a buffer's size, and send it at once; a connection with more has another turn (BJ-PE-6, 7)."""
+        """Pull about a buffer's size, and send it immediately; a connection with more gets another turn (BJ-PE-6, 7)."""
         if self._is_blocked:
             return
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
-        # The connection has its turn, after which it may push again.
+        # This is a turn, after which the engine may push again.
         self._has_pushed = False
         pull = engine.pull
         chunks: list[Bytes] = []
@@ -558,7 +559,7 @@ class Connection(asyncio.BufferedProtocol):
             chunks.append(data)
             room -= len(data)
         self._has_more = room <= 0
-        # The other connections come first (BJ-PE-7); bytes that are left bring another turn.
+        # If there may be more bytes, they are sent in another turn, after the other connections (BJ-PE-7).
         if room <= 0:
             self.wake()
         if chunks:
@@ -579,52 +580,52 @@ class Connection(asyncio.BufferedProtocol):
         if data:
             self._home.bytes_out += len(data)
             if self._is_blocked:
-                self._unsent += len(data)  # a layer's answer is not what the peer has taken less of
+                self._unsent += len(data)  # so that `_has_taken` does not count these new bytes as not accepted
             self._transport.write(data)
 
     def _await_taking(self) -> None:
-        """Give the peer its time to take any of what waits for it."""
+        """Set the deadline for the peer to accept some of the waiting bytes, if one is configured."""
         if self._settings.stalled_timeout_ms is not None:
             self._unsent = self._transport.get_write_buffer_size()
             self._deadlines.await_taking(self._settings.stalled_timeout_ms)
 
     def _has_taken(self) -> bool:
-        """Return whether the peer has taken any byte in its time; then it has as long again, as it may just be slow."""
-        # Read first, as `_await_taking` notes the present size in its place.
+        """Return whether the peer has accepted any byte since the last check, and start the next period: it may just be slow."""
+        # Read first, as `_await_taking` replaces it by the present size.
         unsent = self._unsent
         self._await_taking()
         return self._unsent < unsent
 
     def _balance(self) -> None:
-        """Stop or go on reading; end, if all is said; set the alarm."""
+        """Pause or resume reading; close the connection if everything is sent; set the alarm."""
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
         if engine.is_over or (self._is_eof and self._is_ending()):
             if not self._is_blocked and not self._has_more:
                 self._finish()
                 return
-            # All is said but what the peer does not take: it gets a limited time for that.
+            # Everything is pulled, but the peer must still accept bytes: it gets a limited time for that.
             self._deadlines.limit(self._settings.closing_timeout_ms)
         if self._is_eof and not self._patient_jobs:
             self._deadlines.leaves_ms = math.inf
         elif self._is_eof:
             self._deadlines.await_leaving(self._settings.closing_timeout_ms)
-        # Not earlier: a pause and its end are two system calls, and the end of a peer that is not read goes unnoticed.
+        # Not earlier: pausing and resuming are two system calls, and during a pause the loss of the peer is not noticed.
         if self._pending_input and self._pending_input.has(self._settings.read_buffer_bytes):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
-            # The silence is counted from now: the peer could not be heard before.
+            # Its silence counts from now: during the pause nothing could be received.
             self._heard_ms = self._now_ms()
-            if not self._transport.is_closing():  # writing may have found the peer gone
+            if not self._transport.is_closing():  # writing may have failed
                 self._transport.resume_reading()
         due_ms = engine.next_tick_ms()
         if due_ms is not None and due_ms < self._deadlines.armed_ms:
-            # Not now: an engine that is never content would keep the loop busy.
+            # Not immediately: an engine that always asks for a tick would keep the loop busy.
             self._deadlines.arm(max(due_ms, self._now_ms() + 1))
 
     def _end_waits(self) -> None:
-        """A peer that sends nothing more has waited long enough for others: end what it waits for, and the connection."""
+        """End the connection of a peer that has closed its side, as its jobs have waited long enough for other clients."""
         if self._state is _OPEN:
             waited_ms = self._settings.closing_timeout_ms
             self._the_engine().stop(
@@ -638,7 +639,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _let_others_read(self) -> None:
-        """Read no more before the others had their turn."""
+        """Pause reading until the other connections have had their turn."""
         if self._state is _OPEN:
             # libuv, under uvloop, reads up to 32 times in a row from a
             # peer that sends faster than it is read (decision 0600).
@@ -646,7 +647,7 @@ class Connection(asyncio.BufferedProtocol):
             self.wake()
 
     def _is_ending(self) -> bool:
-        """Whether the connection is to be closed as soon as all is said."""
+        """Return whether the connection is to be closed as soon as everything is sent."""
         if self._the_engine().is_over:
             return True
         return self._is_eof and not self._pending_input and not self._jobs
@@ -654,8 +655,8 @@ class Connection(asyncio.BufferedProtocol):
     # ----------------------------------------------------------------------------------------------------------- the end
 
     def _finish(self) -> None:
-        """Say farewell, then wait until the peer hangs up: a socket that is closed with bytes unread sends a reset, which
-        may overtake our last words.
+        """Close the writing side, then wait until the peer closes its side: closing a socket with unread bytes sends a reset,
+        which may overtake the last bytes sent.
         """
         self._move(Event.FINISHED)
         if self._layer is not None:
@@ -663,25 +664,25 @@ class Connection(asyncio.BufferedProtocol):
             self._send(self._layer.pending())
         if self._transport.is_closing():
             return
-        # Not the time of the handshake any more, but that of the end.
+        # The deadline of the close replaces that of the handshake.
         self._deadlines.over_ms = math.inf
         self._deadlines.limit(self._settings.closing_timeout_ms)
-        # The peer has hung up already, so that nothing unread can bring a reset.
+        # The peer has closed its side, so there are no unread bytes that would cause a reset.
         if self._is_eof:
             self._transport.close()
             return
         try:
             self._transport.write_eof()
-        except OSError:  # the peer has reset the connection, which the loop has not yet told
+        except OSError:  # the peer has reset the connection, and the loop has not reported it yet
             self.abort()
             return
-        # Read on, or the peer's end of the stream would never be seen.
+        # Resume reading, as otherwise the close of the peer's side would not be noticed.
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
 
     def _try(self, step: Callable[..., object], *arguments: object) -> None:
-        """Call what may reach an engine. If that, or this class, is at fault, one connection ends; the others go on."""
+        """Call `step`, which may call the engine. After an error only this connection ends."""
         try:
             step(*arguments)
         except Exception as error:
@@ -693,7 +694,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _too_late(self) -> None:
-        """A deadline is over. Who was told everything and does not hang up is hung up on without a word."""
+        """Abort the connection after a deadline. A peer that got everything, but does not close its side, is not logged."""
         if self._state is State.SHAKING:
             self._home.reports.log(Report.HANDSHAKE_SLOW, "%s", self._address)
             self._error = TimeoutError("the handshake took too long")

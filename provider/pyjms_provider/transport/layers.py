@@ -1,6 +1,6 @@
-"""What may stand between the socket and the engine: TLS, WebSocket, both, or nothing (Broker-J's delegates).
+"""The protocol layers between the socket and the engine: TLS, WebSocket, both, or none (Broker-J's delegates).
 
-A layer is sans-I/O: bytes in, bytes out. So buffers and limits stay with the connection.
+A layer does no I/O: bytes in, bytes out. Buffers and limits are the connection's.
 """
 
 from __future__ import annotations
@@ -11,66 +11,66 @@ from itertools import chain
 from typing import Final
 
 HELD_FOR_STRANGERS: Final = 64 * 2**10
-"""Bytes of an unfinished frame, or handshake, that a layer may hold for a peer that has not logged in."""
+"""The bytes of an incomplete frame or handshake that a layer may buffer for a peer that has not logged in."""
 
 Bytes = bytes | bytearray | memoryview
 
 
 class LayerError(Exception):
-    """The peer broke the rules of a layer, or was refused by it. The text is for the log."""
+    """The peer violated the protocol of a layer, or was refused by it. The text is for the log."""
 
 
 class Layer(ABC):
-    """A protocol beneath the engine's. Only its connection's thread calls it."""
+    """A protocol below the engine's. Called only by its connection's thread."""
 
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether the handshake is done, and the engine may speak."""
+        """Whether the handshake is done, so that the engine may send."""
 
     @property
     @abstractmethod
     def is_over(self) -> bool:
-        """Whether the peer has said that it sends nothing more."""
+        """Whether the peer has closed its side."""
 
     @property
     def certificate(self) -> bytes | None:
-        """What the client showed and proved to own, in DER form."""
+        """The client's verified certificate, in DER form."""
         return None
 
     @property
     def held(self) -> int:
-        """About how many bytes it holds until the rest of a frame, or of its handshake, has come."""
+        """The approximate number of buffered bytes of an incomplete frame or handshake."""
         return 0
 
     def refuse_more(self) -> LayerError:
-        """Say farewell, in `pending`, to a peer that may not have so much held for it; return what is for the log."""
+        """Put a closing message for a peer with too much buffered input into `pending`; return the error for the log."""
         return LayerError(
             f"{self.held} bytes of an unfinished frame came before the log-in; log in first, or send less at once"
         )
 
     @abstractmethod
     def received(self, data: bytes) -> Sequence[bytes]:
-        """Take bytes from below and return those for above. Raises `LayerError`; `pending` may still have a farewell."""
+        """Process bytes from below, and return those for above. Raises `LayerError`; `pending` may then have a closing message."""
 
     @abstractmethod
     def wrap(self, chunks: Sequence[Bytes]) -> Bytes:
-        """Return what stands for `chunks` on the wire; each chunk is what an engine returned at once."""
+        """Encode `chunks` for the wire; each chunk is the result of one pull from the engine."""
 
     @abstractmethod
     def pending(self) -> bytes:
-        """Return what the layer itself has to say: its handshake, its answers, its farewell."""
+        """Remove and return the layer's own output: its handshake, its answers, its closing message."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Say farewell, in `pending`. May be repeated."""
+        """Put the closing message into `pending`. May be repeated."""
 
     def let_go(self) -> None:  # noqa: B027 - not every layer holds much
-        """Hold nothing more that has come: the connection is over."""
+        """Drop all buffered input, as the connection has ended."""
 
 
 class Stack(Layer):
-    """One layer over another: WebSocket over TLS."""
+    """One layer on top of another: WebSocket over TLS."""
 
     def __init__(self, lower: Layer, upper: Layer) -> None:
         self._lower = lower
@@ -91,14 +91,14 @@ class Stack(Layer):
 
     @property
     def held(self) -> int:
-        # The lower layer, TLS, holds less than a record.
+        # The lower layer, TLS, buffers less than a record.
         return self._upper.held
 
     def refuse_more(self) -> LayerError:
         return self._upper.refuse_more()
 
     def received(self, data: bytes) -> Sequence[bytes]:
-        # In the order of the wire: each record of the lower layer is taken apart before the next.
+        # In the order of the wire: each chunk of the lower layer is processed before the next one.
         return list(chain.from_iterable(map(self._upper.received, self._lower.received(data))))
 
     def wrap(self, chunks: Sequence[Bytes]) -> Bytes:
@@ -113,12 +113,12 @@ class Stack(Layer):
         self._upper.let_go()
 
     def finish(self) -> None:
-        # From above: the farewell of the upper layer is still wrapped by the lower one.
+        # The upper layer first, as its closing message must be wrapped by the lower one.
         self._upper.finish()
         self._carry()
         self._lower.finish()
 
     def _carry(self) -> None:
-        """Have the lower layer wrap what the upper one has to say, before either says more."""
+        """Wrap the upper layer's own output in the lower one, before any further output."""
         if own := self._upper.pending():
             self._kept += self._lower.wrap((own,))

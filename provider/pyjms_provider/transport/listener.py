@@ -1,4 +1,4 @@
-"""A port: it accepts connections, within limits, and ends them in an orderly way."""
+"""A listener: accepts connections at a port, within limits, and closes them in an orderly way."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, Li
 from pyjms_provider.transport.tls import TlsLayer, make_context
 from pyjms_provider.transport.workers import WorkerPool
 
-if sys.platform != "win32":  # which has no such limit
+if sys.platform != "win32":  # Windows has no such limit
     import resource
 
 
 KEPT: Final = 64
-"""So many files clients leave; of a small limit, a quarter. The stores of a virtual host need some twenty."""
+"""The number of files that connections of clients leave free; if the limit is small, a quarter of it. The stores of a virtual host need some twenty."""
 KEPT_FROM_OPERATORS: Final = 32
-"""So many of these operators leave, too."""
+"""The number of these files that connections of operators leave free, too."""
 
 
 def is_kept(descriptor: int, kept: int = KEPT) -> bool:
-    """Return whether a new connection has one of the last files that this process may open. The system gives the lowest that is free."""
+    """Return whether a new connection uses one of the last files that this process may open. The system assigns the lowest free descriptor."""
     if sys.platform == "win32":
         return False
-    # Asked each time: the limit may be changed while the broker runs (setrlimit, prlimit).
+    # Read each time, as the limit may be changed while the broker runs (setrlimit, prlimit).
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most != resource.RLIM_INFINITY and descriptor >= most - min(kept, most * kept // KEPT // 4)
 
 
 ChosenLayer = tuple[Layer | None, bool]
-"""The layer below the engine, None for nothing, and whether it has TLS."""
+"""The layer below the engine, or None, and whether the connection uses TLS."""
 
 _TLS_HANDSHAKE: Final = 22
 """The type of a TLS record that begins a handshake (RFC 8446 §5.1): no letter, so no other protocol begins with it."""
 
 
 def choose_layer(settings: ListenerSettings, context: SSLContext | None, first: bytes) -> ChosenLayer:
-    """Return what to put below the engine; `first` counts only where one port serves plain and TLS."""
+    """Choose the layer below the engine; `first`, the first bytes, matters only if one port serves plain and TLS connections."""
     is_secure = context is not None and (not settings.plain_and_tls or first[:1] == bytes((_TLS_HANDSHAKE,)))
     layer: Layer | None = None
     if settings.kind is ListenerKind.WEB_SOCKET:
-        # Imported only here: the library websockets is optional.
+        # Imported here, as the library websockets is optional.
         from pyjms_provider.transport.websocket import WebSocketLayer
 
         layer = WebSocketLayer(settings.websocket)
@@ -67,7 +67,7 @@ def choose_layer(settings: ListenerSettings, context: SSLContext | None, first: 
     return layer, is_secure
 
 
-# A crowd of new clients must not keep those that are connected from their turns.
+# Many new clients must not keep the connected ones from their turns.
 _ACCEPTS: Final = 32  # in one turn
 _BACK_OFF_S: Final = 0.2
 _WEB_SOCKET_READ: Final = 8 * 2**10
@@ -77,7 +77,7 @@ EngineFactory = Callable[[TransportContext], ProtocolEngine]
 
 
 class Services(Protocol):
-    """What the network gives to its listeners."""
+    """The part of the network service that its listeners need."""
 
     clock: Clock
     scheduler: Scheduler
@@ -96,17 +96,17 @@ class Services(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerStatistics:
-    """What went through a listener since it opened."""
+    """Counters of a listener since it was opened."""
 
     accepted: int
     refused: int
-    """Hung up on at once because there were too many."""
+    """Connections closed immediately because there were too many."""
     bytes_in: int
     bytes_out: int
 
 
 def bind(settings: ListenerSettings) -> socket.socket:
-    """Return a socket that listens as `settings` say. Raises `ResourceError`."""
+    """Return a listening socket for `settings`. Raises `ResourceError`."""
     where = f"{settings.host}:{settings.port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -114,7 +114,7 @@ def bind(settings: ListenerSettings) -> socket.socket:
         )[0]
         listening = socket.socket(family, kind, protocol)
         try:
-            # A broker that is started again must not wait for its old connections in TIME_WAIT.
+            # A restarted broker must not wait for its old connections in TIME_WAIT.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(settings.backlog)
@@ -128,11 +128,11 @@ def bind(settings: ListenerSettings) -> socket.socket:
 
 
 def is_reached_from_elsewhere(host: str) -> bool:
-    """Tell whether other machines could reach what listens at `host`; also where that cannot be told, as no address is found for it."""
+    """Return whether other machines could reach a listener at `host`; also True if no address is found for it."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
-        # The careful answer: callers warn of a port that lets in everybody, or refuse it.
+        # The safe answer: callers warn of a port that admits everybody, or refuse it.
         return True
     return not all(_is_loopback(str(address[0])) for *_, address in found)
 
@@ -142,8 +142,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _read_size(settings: ListenerSettings) -> int:
-    """Return how much is read at once."""
-    # A frame of no or one byte costs some 40 µs: with 64 KiB of these a peer would keep the loop busy for 400 ms.
+    """Return the size of one read."""
+    # A WebSocket frame of no or one byte costs some 40 µs: 64 KiB of these would keep the loop busy for 400 ms.
     if settings.kind is ListenerKind.WEB_SOCKET:
         return min(settings.read_buffer_bytes, _WEB_SOCKET_READ)
     return settings.read_buffer_bytes
@@ -161,7 +161,7 @@ def _advice(error: OSError) -> str:
 
 
 class Listener:
-    """An open port. Made by `NetworkService.open`; its public methods may be called from any thread."""
+    """An open port. Created by `NetworkService.open`; its public methods may be called from any thread."""
 
     def __init__(
         self, settings: ListenerSettings, services: Services, make: EngineFactory, listening: socket.socket
@@ -184,7 +184,7 @@ class Listener:
         self._host = f"[{host}]" if ":" in host else host
         self._context = None if settings.tls is None else make_context(settings.tls, settings.kind)
         self._connections: dict[Connection, tuple[str, socket.socket]] = {}
-        """Of each the peer's address, and the socket, which the loop closes."""
+        """For each connection the peer's address, and the socket, which the loop closes."""
         self._arriving: set[asyncio.Task[None]] = set()
         self._per_address: Counter[str] = Counter()
         self._accepted = 0
@@ -194,21 +194,21 @@ class Listener:
         self._retry: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # ----------------------------------------------------------------------------------------------------- for everybody
+    # ------------------------------------------------------------------------------------------------- public interface
 
     @property
     def port(self) -> int:
-        """The port that it listens at; the one that the system picked if 0 was asked for."""
+        """The number of the port; if 0 was configured, the one that the system has chosen."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Where clients connect; with TLS only, that of TLS."""
+        """The URL for clients; if the port serves only TLS, that with TLS."""
         return self.urls[0]
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All URLs: two if one port serves plain and TLS."""
+        """All URLs: two if the port serves plain and TLS connections."""
         settings = self.settings
         if settings.tls is None:
             return (self.url_of(is_secure=False),)
@@ -217,12 +217,12 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        """How many connections there are, with those whose handshake goes on."""
+        """The number of connections, including those in their handshake."""
         return len(self._connections)
 
     @property
     def statistics(self) -> ListenerStatistics:
-        """What went through it."""
+        """The counters of the listener."""
         return ListenerStatistics(
             accepted=self._accepted, refused=self._refused, bytes_in=self.bytes_in, bytes_out=self.bytes_out
         )
@@ -230,7 +230,7 @@ class Listener:
     def reload_tls(self, tls: TlsSettings) -> None:
         """Read certificate, key and trusted authorities again, for new connections.
 
-        Raises `ListenerSettingsError` if that fails, or if it was opened without TLS; then what was read before stays.
+        Raises `ListenerSettingsError` if that fails, or if the listener was opened without TLS; then nothing changes.
         """
         if self._context is None:
             raise ListenerSettingsError(f"{self.url} was opened without TLS; restart the port")
@@ -238,14 +238,14 @@ class Listener:
         Report.CERTIFICATES.log("%s", self.url)
 
     def begin_close(self, graceful_s: float = 5.0) -> Future[None]:
-        """Accept nobody any more, tell the engines to stop, and close what is still open after so many seconds.
+        """Stop accepting, ask the engines to stop, and close the connections that are still open after `graceful_s` seconds.
 
-        The future ends when all connections have. Any thread; never blocks; may be repeated.
+        The future is done when all connections have ended. Any thread; never blocks; may be repeated.
         """
         return self._services.begin_close(self, graceful_s)
 
     def close(self, graceful_s: float = 5.0) -> None:
-        """Do as `begin_close`, and wait for it: hardly longer than `graceful_s`. Not on the network's own thread."""
+        """Call `begin_close`, and wait for it, little longer than `graceful_s`. Not on the network's own thread."""
         self._services.close(self, graceful_s)
 
     # ---------------------------------------------------------------------------------------------------- for connections
@@ -258,20 +258,20 @@ class Listener:
         return f"{scheme}://{self._host}:{self._port}{path}"
 
     def make_layer(self, first: bytes) -> ChosenLayer:
-        """Choose by the first bytes what stands below the engine, and whether that is TLS."""
+        """Choose the layer below the engine by the first bytes; return it, and whether the connection uses TLS."""
         return choose_layer(self.settings, self._context, first)
 
     def make_engine(self, connection: Connection) -> ProtocolEngine:
-        """Make the engine."""
+        """Create the engine of a connection."""
         return self._make(connection)
 
     def ended(self, connection: Connection) -> None:
-        """Forget the connection."""
+        """Remove an ended connection."""
         host, _ = self._connections.pop(connection)
         self._leave(host)
 
     def forget(self) -> None:
-        """Let go of the port and its connections, in a child of this process."""
+        """Release the port and its connections in a child process."""
         let_go(self._socket.fileno())
         for _, taken in self._connections.values():
             let_go(taken.fileno())
@@ -279,7 +279,7 @@ class Listener:
     # ----------------------------------------------------------------------------------------------------- on the loop
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Start accepting connections."""
         forget_in_children(self)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._accept)
@@ -288,8 +288,8 @@ class Listener:
             Report.UNPROTECTED.log("%s", self.url)
 
     async def stop(self, graceful_s: float) -> None:
-        """Do what `begin_close` says."""
-        # First: no client comes in while the others are asked to leave.
+        """Close the listener, as `begin_close` describes."""
+        # First, so that no client connects while the others are disconnected.
         self._close_door()
         for connection in list(self._connections):
             connection.stop("the broker closes this port")
@@ -321,17 +321,17 @@ class Listener:
             try:
                 incoming, address = self._socket.accept()
             except BlockingIOError:
-                # The queue of the system is empty; the loop calls again for the next client.
+                # The system's backlog is empty; the loop calls again for the next client.
                 return
             except _GONE:
-                continue  # the client has given up meanwhile
+                continue  # the client has disconnected in the meantime
             except OSError as error:
                 self._back_off(error)
                 return
             self._welcome(incoming, address[0], address[1])
 
     def _back_off(self, error: OSError) -> None:
-        """Look away from the socket for a moment: it would report at once again what cannot be accepted now."""
+        """Stop watching the socket for a moment: the loop would immediately report the connection that cannot be accepted now."""
         self.reports.log(Report.ACCEPT_FAILED, "%s: %s", self.url, error)
         loop = self._loop
         assert loop is not None, "who accepts has been started"
@@ -340,7 +340,7 @@ class Listener:
 
     def _welcome(self, incoming: socket.socket, host: str, port: int) -> None:
         settings = self.settings
-        # First, as even a client that is allowed in must leave the last files to stores and operators.
+        # First, as even a client within the limits must leave the last files to stores and operators.
         if is_kept(incoming.fileno()):
             self._refused += 1
             self.reports.log(Report.FEW_FILES, "%s at %s", host, self.url)
@@ -358,7 +358,7 @@ class Listener:
         connection = Connection(self, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         self._connections[connection] = host, incoming
         assert self._loop is not None, "who accepts has been started"
-        # Kept in a set: the loop itself has only weak references to its tasks.
+        # Stored in a set, as the loop itself has only weak references to its tasks.
         task = self._loop.create_task(self._arrive(connection, incoming))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
@@ -366,15 +366,15 @@ class Listener:
     async def _arrive(self, connection: Connection, incoming: socket.socket) -> None:
         try:
             incoming.setblocking(False)
-            # The engine's bytes are sent together already: Nagle's algorithm would only delay the last ones.
+            # The engine's bytes are already combined: Nagle's algorithm would only delay the last ones.
             incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # This finds a peer that has vanished where no heart-beats were agreed on.
+            # Keep-alive detects a vanished peer if no heart-beats were negotiated.
             incoming.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             assert self._loop is not None, "who accepts has been started"
             await self._loop.connect_accepted_socket(lambda: connection, incoming)
         except OSError as error:
             Report.DISCONNECTED.log("a client of %s has gone already: %s", self.url, error)
-            # `connection_lost` is not called for a socket that the loop did not take.
+            # `connection_lost` is not called for a socket that the loop has not accepted.
             incoming.close()
             self.ended(connection)
 

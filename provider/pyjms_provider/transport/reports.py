@@ -1,6 +1,6 @@
-"""What the network says in the log: one stable code for each kind of line, so that people and alarms can find it.
+"""The network's log lines: each kind has a stable code, by which people and alarms can find it.
 
-The log never holds what was sent or received, nor passwords, keys or certificates.
+The log never contains sent or received bytes, passwords, keys or certificates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _log = logging.getLogger("pyjms.network")
 
 
 class Report(Enum):
-    """A kind of log line: its number, its level, and what it is about."""
+    """A kind of log line: its number, its level, and its subject."""
 
     STARTED = (1, logging.INFO, "network started")
     LISTENING = (2, logging.INFO, "listening")
@@ -43,24 +43,24 @@ class Report(Enum):
 
     @property
     def code(self) -> str:
-        """What the line begins with: ``PYJMS-NET-5``."""
+        """The code at the beginning of the line, such as ``PYJMS-NET-5``."""
         return f"PYJMS-NET-{self.value[0]}"
 
     def log(self, detail: str, *arguments: object, error: BaseException | None = None) -> None:
-        """Write a line; `detail` with `arguments` is as for `logging`. `error` adds its traceback."""
+        """Write a line; `detail` and `arguments` are as for `logging`. The traceback of `error` is added."""
         number, level, what = self.value
         _log.log(level, f"PYJMS-NET-{number} {what}: {detail}", *arguments, exc_info=error)
 
 
 class RareReports:
-    """Writes lines that strangers can cause, at most one of a kind every five seconds, and says how many it left out."""
+    """Writes lines that unauthenticated peers can cause: at most one of a kind in five seconds, with the number of omitted ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lines = RareLines()
 
     def log(self, report: Report, detail: str, *arguments: object) -> None:
-        """Write the line, or count it."""
+        """Write the line, or count it as omitted."""
         missed = self._lines.missed(report, self._clock.monotonic_ms())
         if missed is not None:
             report.log(f"{detail}%s", *arguments, missed)

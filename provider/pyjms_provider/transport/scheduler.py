@@ -1,4 +1,4 @@
-"""What the event loop does next: connections with work, in the order of their turns, and timers."""
+"""The scheduler of the event loop: a run queue for the turns of connections, and timers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Final, Protocol
 from pyjms.spi.clock import Clock, Signal
 
 _TURN_STEPS = 64
-"""After so many the sockets are looked at again, however many wait: so who reads is not delayed by who writes."""
+"""The number of steps after which the loop polls the sockets again, so that many writing connections do not delay the reading ones."""
 
 
 class Scheduler:
-    """Runs steps, in order, on the thread of `loop`, which makes this object. A step must not raise, and is short."""
+    """Runs steps, in order, on the thread of `loop`, which must create this object. A step is short, and must not raise."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
@@ -27,69 +27,68 @@ class Scheduler:
         self._is_due = False
 
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's thread."""
+        """Return whether the caller is on the loop's thread."""
         return get_ident() == self._thread
 
     def add(self, step: Callable[[], None]) -> None:
-        """Have `step` run soon. Any thread; never blocks. Once the loop is closed, nothing happens."""
+        """Schedule `step` to run soon. Any thread; never blocks. Has no effect once the loop is closed."""
         self._ready.append(step)
-        # The step is in the list before the flag is read, and `_run` lowers the flag before it reads the list: so
-        # either this call sees the flag low, or that reading finds the step.
+        # The step is in the list before the flag is read, and `_run` clears the flag before it reads the list: so
+        # either this call finds the flag cleared, or `_run` finds the step.
         if not self._is_due:
             self._is_due = True
             self._schedule()
 
     def _schedule(self) -> None:
-        # Without a write to the loop's self-pipe, which wakes a loop that sleeps; this one does not.
+        # On the loop's own thread the loop does not sleep, so no write to its self-pipe is needed to wake it.
         if self.is_here():
             self._loop.call_soon(self._run)
             return
         try:
             self._loop.call_soon_threadsafe(self._run)
         except RuntimeError:
-            return  # the loop is closed, and so is every connection that could want something
+            return  # the loop is closed, and with it all connections
 
     def _run(self) -> None:
         ready = self._ready
         self._is_due = False
         try:
-            # As many as there are now: steps that these add come after a look at the sockets.
+            # Only the steps that are in the list now: those added by them run after the next poll of the sockets.
             for _ in range(min(len(ready), _TURN_STEPS)):
                 ready.popleft()()
         finally:
-            # Also after a step that raised: those behind it are not to wait for the next `add`.
+            # Also after a step that raised: the following steps must not wait for the next `add`.
             if ready and not self._is_due:
                 self._is_due = True
                 self._loop.call_soon(self._run)
 
 
 _GRAIN_MS: Final = 20
-"""Alarms go off together, at multiples of this: so a thousand connections wake the loop fifty times a second at most."""
+"""Alarms are rounded up to multiples of this: so even a thousand connections wake the loop at most fifty times a second."""
 
 _LATE_MS: Final = 100
-"""So late the process, or the machine, has stood still: what peers said meanwhile lies in their sockets."""
+"""An alarm this late means that the process or the machine was suspended: bytes of the peers wait in the sockets."""
 
 
 class Alarmed(Protocol):
-    """An object that is called at a time."""
+    """An object with an alarm."""
 
     def alarm(self, due_ms: float) -> None:
-        """The time that `arm` returned has come, or has long passed; what it was asked for may have changed. Must not raise."""
+        """Handle the alarm of `due_ms`, a result of `arm`; the call may be late, and the alarm obsolete. Must not raise."""
         ...
 
 
 class Alarm:
-    """The timers' reference to an object that is to be called: it is cleared when the object ends.
+    """The timers' reference to an object with an alarm; it is cleared when the object ends.
 
-    A connection arms for its heart-beats, and for the time limit of a login; without this, a closed one would stay in
-    memory until then.
+    Without it, a closed connection would stay in memory until the alarm of its heart-beats, or of its login timeout.
     """
 
     __slots__ = ("who",)
 
     def __init__(self, who: Alarmed | None) -> None:
         self.who = who
-        """None: the object has ended."""
+        """The object to be called; None: it has ended."""
 
 
 class Timers:
@@ -104,39 +103,39 @@ class Timers:
         self._signal = Signal()
         self._is_stopped = False
         self._has_waited = False
-        """Whether alarms that are late have let the sockets be read before them."""
+        """Whether the sockets were polled before the late alarms."""
         self._thread = Thread(target=self._run, name=f"pyjms network timer {name}", daemon=True)
         self._thread.start()
 
     def arm(self, at_ms: float, alarm: Alarm, armed_ms: float = math.inf) -> float:
-        """Call `alarm.who` at `at_ms` on the monotonic clock, or up to 20 ms later; return the time. On the loop.
+        """Call the alarm's object at `at_ms` on the monotonic clock, or up to 20 ms later; return that time. On the loop.
 
-        `armed_ms`: when `who` will be called anyway, as an earlier call returned it. If that is not later, it is left at that.
+        `armed_ms`: the time of the object's present alarm, returned by an earlier call. If that is not later, nothing is changed.
 
-        An alarm is disarmed only by the end: an object that is called too early arms again.
+        Alarms are cancelled only by the end of the object: one that is called too early sets an alarm again.
         """
         due_ms = math.ceil(at_ms / _GRAIN_MS) * _GRAIN_MS
         if due_ms >= armed_ms:
             return armed_ms
-        # The number decides between equal times, as alarms cannot be compared.
+        # The number makes equal times comparable, as alarms are not.
         heappush(self._heap, (due_ms, next(self._numbers), alarm))
-        # The timer's thread is woken only for an earlier time: the others are found when that has come.
+        # The timer's thread is woken only for an earlier time; it reads later ones when the present one is reached.
         if due_ms < self._next_ms:
             self._next_ms = due_ms
             self._signal.set()
         return due_ms
 
     def stop(self) -> None:
-        """End the thread and wait for it. May be repeated; nobody is called any more."""
+        """End the thread and wait for it; no alarm is called any more. May be repeated."""
         self._is_stopped = True
         self._signal.set()
         self._thread.join()
 
     def _run(self) -> None:
         fire: Callable[[], None] = self._fire
-        is_told = False  # whether the loop knows that something is due, and has not yet answered with the next time
+        is_told = False  # whether `_fire` is scheduled, and has not set the next time yet
         while not self._is_stopped:
-            # Until the loop has answered it waits without a limit, or it would tell the loop again and again.
+            # Until `_fire` has set the next time, the wait has no limit, as it would otherwise be scheduled again and again.
             until_ms = None if is_told or self._next_ms == math.inf else self._next_ms
             is_told = not self._clock.wait(self._signal, until_ms)
             if is_told:
@@ -149,10 +148,10 @@ class Timers:
             self._has_waited = True
             self._scheduler.add(
                 self._fire
-            )  # after what the loop finds in the sockets now, or peers that spoke would pass for silent
+            )  # after the next poll of the sockets, or peers with bytes in their sockets would count as silent
             return
         self._has_waited = False
-        # Taken out first: an alarm that is armed in the loop below must not go off in it.
+        # Removed first: an alarm that is set in the loop below must not be called in it.
         due = []
         while heap and heap[0][0] <= now_ms:
             due.append(heappop(heap))

@@ -1,7 +1,7 @@
-"""The network of a broker: one thread with an event loop, on which all its listeners live.
+"""The network of a broker: one thread with an event loop, which runs all its listeners.
 
-The loop is uvloop's where that is installed (`pip install 'pyjms-messaging[fast]'`), and asyncio's otherwise. Why one loop, and not
-several, tells decision 0600.
+The loop is uvloop's if that is installed (`pip install 'pyjms-messaging[fast]'`), and asyncio's otherwise. Decision 0600 explains why
+there is one loop.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _GRACE_S: Final = 5.0
 
 
 class EventLoop(Enum):
-    """Whose event loop to use."""
+    """The implementation of the event loop."""
 
     BEST = "best"
-    """uvloop's where it is installed, else asyncio's."""
+    """uvloop's if it is installed, otherwise asyncio's."""
     UVLOOP = "uvloop"
     ASYNCIO = "asyncio"
 
 
 class NetworkService:
-    """Owns the loop's thread. `start` it, `open` listeners, `stop` it; all from any thread. It is started once.
+    """The owner of the loop's thread. `start`, `open` and `stop` may be called from any thread; it can be started once.
 
     As a context manager it is started at the beginning and stopped at the end.
     """
@@ -56,10 +56,10 @@ class NetworkService:
         event_loop: EventLoop = EventLoop.BEST,
         trace: Trace | None = None,
     ) -> None:
-        """`name` is that of the broker; it is in the names of threads and in the log.
+        """`name`: that of the broker, for the names of threads and the log.
 
-        `clock` is what heart-beats and all time-outs of connections obey. `trace`, for support cases, is told of every
-        byte that engines take and give, on the loop's thread; it sees passwords, so it is never on by itself.
+        `clock`: the clock for heart-beats and all timeouts of connections. `trace`, for support cases, is called on the loop's
+        thread with all bytes that engines receive and send; these include passwords, so it is off by default.
         """
         self.clock: Clock = clock or SystemClock()
         self.trace = trace
@@ -71,19 +71,19 @@ class NetworkService:
         self._started: Future[None] = Future()
         self._stopped: Future[None] | None = None
         self._listeners: dict[Listener, Future[None] | None] = {}
-        # Set on the loop's thread before `_started` ends.
+        # Set on the loop's thread before `_started` is done.
         self.scheduler: Scheduler
         self.timers: Timers
         self.workers: WorkerPool
         self._loop: asyncio.AbstractEventLoop
         forget_in_children(self)
 
-    # --------------------------------------------------------------------------------------------------- for everybody
+    # ------------------------------------------------------------------------------------------------- public interface
 
     def start(self) -> None:
         """Start the thread, and wait until its loop runs. May be repeated until `stop`.
 
-        Raises `ResourceError` if the loop that was asked for is not installed, or the system gives no thread or no file for it, and
+        Raises `ResourceError` if the configured loop is not installed, or the system has no thread or file for it, and
         `ClosedError` after `stop`.
         """
         with self._lock:
@@ -92,8 +92,8 @@ class NetworkService:
             if self._thread is None:
                 thread = Thread(target=self._run, name=f"pyjms network {self._name}", daemon=True)
                 try:
-                    # Kept in `_thread` only if it has started: the call may
-                    # be repeated after the system has refused a thread.
+                    # Stored in `_thread` only after the start, so that the call can
+                    # be repeated if the system has refused a thread.
                     thread.start()
                 except RuntimeError as error:
                     raise self._refused(error) from error
@@ -101,10 +101,10 @@ class NetworkService:
         self._started.result(_START_S)
 
     def open(self, settings: ListenerSettings, make_engine: EngineFactory) -> Listener:
-        """Listen as `settings` say, and have `make_engine` called, on the loop's thread, for each connection.
+        """Open a listener with `settings`; `make_engine` is called on the loop's thread for each connection.
 
-        Its engine may speak at once; the conduit's `peer` is known. Raises `ResourceError` if the address cannot be
-        had, `ListenerSettingsError` if a file cannot be used, `ClosedError` if the service does not run.
+        The engine may send immediately; the `peer` of its transport context is known. Raises `ResourceError` if the address is
+        not available, `ListenerSettingsError` if a file is unusable, `ClosedError` if the service does not run.
         """
         self._must_run()
         if settings.kind is ListenerKind.WEB_SOCKET and find_spec("websockets") is None:
@@ -121,17 +121,17 @@ class NetworkService:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Those that are open."""
+        """The open listeners."""
         return tuple(listener for listener, closing in list(self._listeners.items()) if closing is None)
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Run a coroutine on the loop: so other servers of asyncio, such as that for REST, live on the same thread.
+        """Run a coroutine on the loop, so that other servers of asyncio, such as that for REST, share its thread.
 
-        Any thread; never blocks. What still runs when the service stops is cancelled. A coroutine must not keep the loop
-        busy: all connections wait for it. Raises `ClosedError` if the service does not run.
+        Any thread; never blocks. Coroutines that still run when the service stops are cancelled. A coroutine must not keep the
+        loop busy, as all connections would wait for it. Raises `ClosedError` if the service does not run.
         """
         try:
-            with self._lock:  # so that it is on the loop's list before what stops the loop, or not at all
+            with self._lock:  # so that it is scheduled before the stop of the loop, or not at all
                 self._must_run()
                 return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except Exception:
@@ -139,14 +139,14 @@ class NetworkService:
             raise
 
     def close(self, listener: Listener, graceful_s: float) -> None:
-        """Do what `Listener.close` says."""
+        """Close a listener, and wait for it; see `Listener.close`."""
         self._must_not_wait_here()
         self.begin_close(listener, graceful_s).result()
 
     def begin_close(self, listener: Listener, graceful_s: float = _GRACE_S) -> Future[None]:
-        """Do what `Listener.begin_close` says."""
+        """Begin to close a listener; see `Listener.begin_close`."""
         with self._lock:
-            # A second caller gets the future of the first, also while that close is under way.
+            # A second caller gets the future of the first one, also while that close is running.
             closing = self._listeners.get(listener)
             if closing is not None:
                 return closing
@@ -159,9 +159,9 @@ class NetworkService:
             return closing
 
     def stop(self, graceful_s: float = _GRACE_S) -> None:
-        """Close all listeners as `Listener.begin_close` does, cancel what else runs, and end the threads.
+        """Close all listeners as `Listener.begin_close` does, cancel other coroutines, and end the threads.
 
-        Takes hardly longer than `graceful_s`, whatever peers and jobs do. May be repeated; not on the loop's thread.
+        Takes little longer than `graceful_s`, independently of peers and jobs. May be repeated; not on the loop's thread.
         """
         self._must_not_wait_here()
         with self._lock:
@@ -177,7 +177,7 @@ class NetworkService:
         try:
             if thread is not None and self._started.exception(_START_S) is None:
                 asyncio.run_coroutine_threadsafe(self._end(graceful_s), self._loop).result()
-                # Only when `_end` has returned, which needs the loop.
+                # Only after `_end` has returned, which needs the loop.
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 thread.join()
                 self.workers.join()
@@ -185,7 +185,7 @@ class NetworkService:
             stopped.set_result(None)
 
     def forget(self) -> None:
-        """Be stopped, in a child of this process: the threads are its parent's, so that nobody would end a wait for them."""
+        """Mark the service as stopped in a child process: the threads exist only in the parent, so a wait for them would never end."""
         self._lock, self._listeners, self._stopped = Lock(), {}, Future()
         self._stopped.set_result(None)
 
@@ -220,7 +220,7 @@ class NetworkService:
         until_s = loop.time() + graceful_s
         await asyncio.gather(*(listener.stop(graceful_s) for listener in list(self._listeners)))
         self._listeners.clear()
-        # After the listeners: the jobs of their connections end with these, or are left behind at the time limit.
+        # After the listeners: the jobs of their connections end with these, or are abandoned at the time limit.
         await self.workers.stop(max(0.1, until_s - loop.time()))
         others = asyncio.all_tasks() - {asyncio.current_task()}
         # Other servers of asyncio on this loop, such as that for REST.
@@ -250,12 +250,12 @@ class NetworkService:
             return
         self.workers = WorkerPool(self._name, self._worker_settings, loop, self.scheduler, RareReports(self.clock))
         Report.STARTED.log("%s, on %s", self._name, description)
-        # From within the loop, so that `start` returns when it runs, and not just before.
+        # Called by the loop, so that `start` returns when it runs, and not just before.
         loop.call_soon(self._started.set_result, None)
         try:
             loop.run_forever()
         finally:
-            # Before the loop is closed: the timer's thread adds to the loop.
+            # Before the loop is closed, as the timer's thread schedules calls on it.
             self.timers.stop()
             asyncio.set_event_loop(None)
             loop.close()
@@ -288,6 +288,6 @@ class NetworkService:
             raise ClosedError(f"the network of {self._name} does not run; call start() first, and not after stop()")
 
     def _must_not_wait_here(self) -> None:
-        """Refuse what would wait for itself."""
+        """Raise an error if the caller is on the loop's thread, where a wait for the loop would never end."""
         if current_thread() is self._thread:
             raise ClosedError("this would wait for itself on the network's thread; use another thread, or begin_close")

@@ -1,4 +1,4 @@
-"""What an operator may choose about a listener: where, over what, for whom, and how much."""
+"""The settings of a listener: address, transport, TLS, and limits."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ _MIB: Final = 2**20
 
 
 class ListenerSettingsError(ProviderError):
-    """A listener's settings contradict each other, or name a file that cannot be used."""
+    """A listener's settings contradict each other, or name an unusable file."""
 
     code = "PYJMS-NET-SETTINGS"
 
 
 class ListenerKind(Enum):
-    """What carries the bytes of the protocol (BJ-NET-3)."""
+    """The transport of the protocol's bytes (BJ-NET-3)."""
 
     TCP = "tcp"
     WEB_SOCKET = "websocket"
 
 
 class ClientCertificates(Enum):
-    """Whether a client proves with a certificate who it is."""
+    """Whether clients authenticate with a certificate."""
 
     NONE = "none"
-    """It is not asked."""
+    """No certificate is requested."""
     WANTED = "wanted"
-    """It is asked; one that has none may come in; one that is not trusted may not."""
+    """A certificate is requested; clients without one are accepted, clients with an untrusted one are not."""
     REQUIRED = "required"
-    """Without a certificate that is trusted, nobody comes in."""
+    """Only clients with a trusted certificate are accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """How a listener proves who it is, and whom it believes. Files are PEM; they are read when the listener opens, and
-    again on `Listener.reload_tls`, the port's operation `reload_certificates`.
+    """A listener's certificate, and the authorities that it trusts. Files are PEM; they are read when the listener is opened,
+    and again by `Listener.reload_tls`, the port's operation `reload_certificates`.
     """
 
     certificate_file: Path
-    """The server's certificate, followed by those of the authorities between it and the root."""
+    """The server's certificate, followed by those of the intermediate authorities."""
     key_file: Path | None = None
-    """Its private key; None: it stands in `certificate_file`."""
+    """Its private key; None: it is in `certificate_file`."""
     key_password: str | None = field(default=None, repr=False)
-    """What the key is encrypted with; None: it is not."""
+    """The password of the key; None: it is not encrypted."""
     client_certificates: ClientCertificates = ClientCertificates.NONE
     trust_file: Path | None = None
-    """The authorities whose clients are believed. Needed unless no client is asked: the system's list is no substitute,
+    """The trusted authorities of client certificates. Needed if certificates are requested: the system's list is no substitute,
     since everybody can get a certificate from one of those."""
     minimum_version: TLSVersion = TLSVersion.TLSv1_2
 
@@ -70,18 +70,18 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketSettings:
-    """What a listener for WebSockets needs besides (RFC 6455)."""
+    """The additional settings of a listener for WebSockets (RFC 6455)."""
 
     path: str = "/stomp"
-    """The path that the listener's URL names. ``/`` is served, too, as that is what a URL without a path asks for; no other is."""
+    """The path in the listener's URL. ``/`` is served, too, for URLs without a path; all other paths are refused."""
     subprotocols: tuple[str, ...] = ("v12.stomp", "v11.stomp", "v10.stomp")
-    """In order of preference. A client that names none is served all the same; one that names others only is not."""
+    """In order of preference. A client that requests none is accepted; one that requests only others is not."""
     origins: tuple[str, ...] = ()
-    """The web sites, as ``https://shop.example``, whose pages may connect; ``*``: all. Besides, those pages may that came
-    from the listener's own address, or from localhost; a host with another name must be listed. A browser sends its
-    page's origin; programs, which send none, are not concerned."""
+    """The web sites, such as ``https://shop.example``, whose pages may connect; ``*``: all. Pages loaded from the listener's own
+    address, or from localhost, may always connect; a host with another name must be listed. Only browsers send an origin, so
+    other programs are not affected."""
     max_message_bytes: int = 16 * _MIB
-    """A larger message ends the connection. A WebSocket frame is held in memory until it is whole."""
+    """A larger message ends the connection. A WebSocket frame is buffered in memory until it is complete."""
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/"):
@@ -91,41 +91,41 @@ class WebSocketSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """One port. Times in milliseconds; None as a limit: there is none."""
+    """The settings of one port. Times are in milliseconds; None as a limit: unlimited."""
 
     kind: ListenerKind = ListenerKind.TCP
     scheme: str = "stomp"
     """The scheme of the listener's URL for connections without TLS."""
     secure_scheme: str = "stomps"
-    """The same with TLS."""
+    """The scheme for connections with TLS."""
     host: str = "127.0.0.1"
-    """The address, or a name with one, to listen at. ``0.0.0.0`` and ``::`` are all addresses, and must be written:
-    an empty host is an error. If a name has several addresses, the first is taken."""
+    """The address to listen at, or a name for it. ``0.0.0.0`` and ``::`` mean all addresses, and must be given explicitly:
+    an empty host is an error. If a name has several addresses, the first is used."""
     port: int = 0
-    """0: the system picks a free one; the listener's URL tells which."""
+    """0: the system chooses a free one, which is in the listener's URL."""
     tls: TlsSettings | None = None
     plain_and_tls: bool = False
     """With `tls`: whether connections without TLS are served on the same port, too (BJ-TLS-1)."""
     websocket: WebSocketSettings = field(default_factory=WebSocketSettings)
     max_connections: int | None = 10_000
-    """Who comes when so many are there is hung up on at once."""
+    """The maximal number of connections; further ones are closed immediately."""
     max_connections_per_address: int | None = None
-    """The same for the connections from one address."""
+    """The maximal number of connections from one address."""
     handshake_timeout_ms: int = 10_000
-    """How long the handshakes of TLS and WebSocket may take together."""
+    """The time limit for the handshakes of TLS and WebSocket together."""
     login_timeout_ms: int = 30_000
-    """How long a client may take to log in. The engine watches over it, for it alone knows when that has happened."""
+    """The time limit for the login of a client. The engine enforces it, as only the engine knows when a login is complete."""
     closing_timeout_ms: int = 5_000
-    """How long a peer may take to accept what is left when its connection ends, and to hang up."""
+    """The time limit for a peer to accept the remaining bytes when its connection ends, and to close its side."""
     stalled_timeout_ms: int | None = None
-    """How long a peer may accept no byte while there are some for it; None: for ever, at the price of `write_buffer_bytes`
-    and one frame. A client whose only thread works on a message for an hour reads nothing for an hour."""
+    """How long a peer may accept no byte while some wait for it; None: for ever, which costs `write_buffer_bytes` and one frame.
+    A client whose only thread works on a message for an hour reads nothing for an hour."""
     read_buffer_bytes: int = 64 * _KIB
-    """How much is read at once; a connection that must wait with reading may hold as much."""
+    """The size of one read; a connection that cannot process its input may buffer as much."""
     write_buffer_bytes: int = 64 * _KIB
-    """How much is pulled from an engine, and sent, at once: the share of one connection in one turn (BJ-PE-6)."""
+    """The number of bytes pulled from an engine and sent in one turn of a connection (BJ-PE-6)."""
     backlog: int = 1024
-    """How many connections may wait in the system to be accepted."""
+    """The number of connections that may wait in the system to be accepted."""
 
     def __post_init__(self) -> None:
         if not self.host:

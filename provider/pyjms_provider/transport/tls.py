@@ -1,4 +1,4 @@
-"""TLS as a layer: OpenSSL on memory, so that buffers, time limits and the choice by the first byte stay ours."""
+"""TLS as a layer: OpenSSL with memory buffers, so that the connection controls buffers, time limits and the choice by the first byte."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _VERIFY: Final = {
 
 
 def make_context(settings: TlsSettings, kind: ListenerKind) -> ssl.SSLContext:
-    """Read the files and return what makes TLS of them. Raises `ListenerSettingsError`, which names the file."""
+    """Read the files of `settings`, and return the TLS context. Raises `ListenerSettingsError`, which names the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = settings.minimum_version
-    # A client could make the server work for nothing, over and over (CVE-2011-1473).
+    # Renegotiation would let a client load the server again and again (CVE-2011-1473).
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _VERIFY[settings.client_certificates]
     if kind is ListenerKind.WEB_SOCKET:
         context.set_alpn_protocols(["http/1.1"])
-    # A password that is asked for although none is set would be asked of the terminal.
+    # Without a password, OpenSSL would ask for one at the terminal if the key is encrypted.
     password = settings.key_password or ""
     key = settings.key_file or settings.certificate_file
     try:
@@ -49,7 +49,7 @@ def make_context(settings: TlsSettings, kind: ListenerKind) -> ssl.SSLContext:
 
 
 def why_unusable(error: Exception) -> str:
-    """Say why OpenSSL could not use a file, in words for people where it has none."""
+    """Return the reason for which OpenSSL could not use a file, worded for operators where OpenSSL has no good text."""
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key belongs to another certificate"
@@ -58,7 +58,7 @@ def why_unusable(error: Exception) -> str:
 
 
 class TlsLayer(Layer):
-    """The server's side of one TLS connection."""
+    """The server side of one TLS connection."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -100,7 +100,7 @@ class TlsLayer(Layer):
         return chunks
 
     def wrap(self, chunks: Sequence[Bytes]) -> Bytes:
-        # One record for many small chunks: each record costs 22 bytes and a call of OpenSSL.
+        # Small chunks are joined to one record: each record costs 22 bytes and a call of OpenSSL.
         self._tls.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         return self._outgoing.read()
 
@@ -108,12 +108,12 @@ class TlsLayer(Layer):
         return self._outgoing.read()
 
     def finish(self) -> None:
-        # Before the end of the handshake there is no session that could be closed.
+        # Before the end of the handshake there is no session to close.
         if not self._is_open or self._is_finished:
             return
         self._is_finished = True
         try:
-            # Writes close_notify, and raises since the peer's has not come, for which nothing waits.
+            # Writes close_notify, and raises an error, as the peer's is not received yet; it is not awaited.
             self._tls.unwrap()
         except ssl.SSLError:
             return
@@ -124,7 +124,7 @@ def _explain(error: ssl.SSLError) -> str:
     advice = {
         "HTTP_REQUEST": "the client spoke HTTP without TLS; it must use https or wss",
         "WRONG_VERSION_NUMBER": "the client spoke no TLS; it must use the URL with TLS",
-        # STOMP's CONNECT is also what a browser says to a proxy.
+        # OpenSSL takes STOMP's CONNECT for the request of a browser to a proxy.
         "HTTPS_PROXY_REQUEST": "the client spoke no TLS; it must use the URL with TLS",
         "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate, which this port requires",
         "UNSUPPORTED_PROTOCOL": "the client knows no version of TLS that is allowed here",

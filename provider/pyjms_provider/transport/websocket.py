@@ -1,9 +1,9 @@
-"""WebSocket as a layer (RFC 6455, BJ-WS-1): the sans-I/O core of the library `websockets`, and our rules around it.
+"""WebSocket as a layer (RFC 6455, BJ-WS-1): the sans-I/O core of the library `websockets`, with the broker's rules.
 
-To the engine it is the same stream of bytes as over TCP: messages, and fragments of messages, are joined. Towards the
-peer each chunk that the engine returned is one message, since some clients expect whole frames in it; it is a text
-message if the peer's last one was and the chunk is text, else a binary one. Nothing is compressed: what a message grows
-to in memory stays known.
+The engine gets the same stream of bytes as over TCP: messages, and fragments of messages, are joined. Each chunk of the
+engine is sent as one message, since some clients expect whole frames in a message; it is a text message if the peer's
+last one was and the chunk is text, otherwise a binary one. Compression is off, so that the size of a message in memory
+is known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from websockets.typing import Subprotocol
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.settings import WebSocketSettings
 
-# The library writes frames into its log when that is at DEBUG, and frames hold passwords.
+# At the level DEBUG the library logs frames, which may contain passwords.
 _log = logging.getLogger("pyjms.network.websocket")
 _log.setLevel(logging.ERROR)
 
@@ -36,13 +36,13 @@ _Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
 _ROOT: Final = "/"
-"""What a client asks for that was given no path."""
+"""The path in requests of clients whose URL has none."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
-"""How a client begins that speaks TLS (RFC 8446 §5.1)."""
+"""The first bytes of a client that speaks TLS (RFC 8446 §5.1)."""
 
 
 class WebSocketLayer(Layer):
-    """The server's side of one WebSocket."""
+    """The server side of one WebSocket."""
 
     def __init__(self, settings: WebSocketSettings) -> None:
         self._settings = settings
@@ -81,14 +81,14 @@ class WebSocketLayer(Layer):
             return ()
         protocol = self._protocol
         if protocol.state is State.CONNECTING and data.startswith(_TLS_HANDSHAKE):
-            self._is_over = True  # it would wait for an answer in TLS, and this for the end of a line
+            self._is_over = True  # the client would wait for an answer in TLS, and this layer for the end of a line
             raise LayerError("the client spoke TLS, which this port has not; it must use ws://")
         protocol.receive_data(data)
-        # Counted before the events are looked at: a frame that is not whole brings none, and is what `held` is about.
+        # Counted before the events are read: an incomplete frame, which `held` is about, causes no event.
         self._held += len(data)
         chunks: list[bytes] = []
         for event in protocol.events_received():
-            self._held = 0  # but for what came in the same read, which is little
+            self._held = 0  # ignores the bytes after the event in the same read, which are few
             if isinstance(event, Request):
                 protocol.send_response(self._answer(event))
             elif isinstance(event, Frame):
@@ -103,7 +103,7 @@ class WebSocketLayer(Layer):
         if protocol.state is State.OPEN:
             for chunk in chunks:
                 # A text message must be UTF-8 (RFC 6455 §5.6): any other
-                # chunk goes as bytes, even to a client that sends text.
+                # chunk is sent as binary, even to a client that sends text.
                 if self._is_text and _is_text(chunk):
                     protocol.send_text(chunk)
                 else:
@@ -118,7 +118,7 @@ class WebSocketLayer(Layer):
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
 
     def let_go(self) -> None:
-        # The library's parser and its owner refer to each other, so that both stay until Python looks for such circles.
+        # The library's parser and its owner refer to each other, so both would stay until the next garbage collection.
         self._protocol.reader.discard()
 
     def _answer(self, request: Request) -> Response:
@@ -136,7 +136,7 @@ class WebSocketLayer(Layer):
         return self._protocol.reject(status, f"{text}\n")
 
     def _is_welcome(self, request: Request) -> bool:
-        """Keep foreign web pages out, whose scripts act with their reader's network and name (RFC 6455 §10.2)."""
+        """Return whether the request's origin may connect: scripts of foreign web pages have their reader's network access and identity (RFC 6455 §10.2)."""
         try:
             origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
         except MultipleValuesError:
@@ -144,7 +144,7 @@ class WebSocketLayer(Layer):
         # Programs send no Origin, and a browser always does (RFC 6455 §4.1).
         if origin is None or "*" in self._settings.origins or origin in self._settings.origins:
             return True
-        # The page came from this very host and port, and no name was lent to it (DNS rebinding).
+        # The page was loaded from this host and port, and by its address, not by a name (DNS rebinding).
         return origin.partition("://")[2].lower() == host.lower() and _is_no_name(host)
 
     def _take(self, frame: Frame, chunks: list[bytes]) -> None:
@@ -156,8 +156,8 @@ class WebSocketLayer(Layer):
         data = bytes(frame.data)
         if self._decoder is not None:
             try:
-                # Decoded only as a check: a text message must be UTF-8
-                # as a whole, and a fragment may end within a character.
+                # Decoded only as a check: a whole text message must be UTF-8,
+                # and a fragment may end within a character.
                 self._decoder.decode(data, final=frame.fin)
             except UnicodeDecodeError as error:
                 self._protocol.fail(CloseCode.INVALID_DATA, "text that is not UTF-8")
@@ -168,7 +168,7 @@ class WebSocketLayer(Layer):
 
 def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     served = protocol.available_subprotocols or ()
-    # A client that names no subprotocol is served all the same (RFC 6455 §4.2.2).
+    # A client that requests no subprotocol is accepted (RFC 6455 §4.2.2).
     if not offered:
         return None
     for name in served:
@@ -178,7 +178,7 @@ def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprot
 
 
 def _path_of(request: Request) -> str | None:
-    """Return the path that a request is about; None: there is no URL in it."""
+    """Return the path of a request; None: it has no valid URL."""
     try:
         return urlsplit(request.path).path
     except ValueError:
@@ -186,8 +186,8 @@ def _path_of(request: Request) -> str | None:
 
 
 def _is_no_name(host: str) -> bool:
-    """Tell whether `host` is an address, or the one name that browsers keep on this machine. Any other name is lent by its
-    owner: whoever points it at this machine makes the browser take the broker for the server of a page (DNS rebinding).
+    """Return whether `host` is an address, or localhost, which browsers resolve to this machine. The owner of any other name can
+    point it at this machine, so that the browser considers the broker the server of the owner's page (DNS rebinding).
     """
     try:
         name = urlsplit(f"//{host}").hostname or ""
