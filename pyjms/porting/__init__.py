@@ -1,5 +1,5 @@
-"""Programs in Java that use JMS become programs in Python that use pyjms: the command ``pyjms port``.
+"""Translates Java programs that use JMS into Python programs that use pyjms: the command ``pyjms port``.
 
-`pyjms.porting.program` translates; it needs the extra `port`. `pyjms.porting.java` is what ported programs import, and
-needs nothing.
+`pyjms.porting.program` translates; it needs the extra `port`. Ported programs import `pyjms.porting.java`, which needs
+nothing.
 """

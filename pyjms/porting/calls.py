@@ -1,4 +1,4 @@
-"""Calls of methods, of the program, of JMS and of Java's library: the overload that arguments choose, and its Python."""
+"""Calls of methods of the program, of JMS and of Java's library: overload resolution, and the Python of each call."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _UNKNOWN: Final = Type("?")
 
 @dataclass(slots=True)
 class Argument:
-    """An argument: translated, or, where its type depends on what is wanted, still to be."""
+    """An argument: translated, or, if its type depends on the parameter's, not yet."""
 
     node: Node
     expr: Expr | None
     type: Type
 
     def as_type(self, unit: Unit, target: Type) -> Expr:
-        """Return it as a parameter takes it."""
+        """Return it converted to a parameter's type."""
         if self.expr is None:
             return value_for(unit, self.node, target)
         return convert(unit, self.expr, target, self.node)
@@ -68,10 +68,10 @@ def given(unit: Unit, node: Node) -> list[Argument]:
 
 def _argument(unit: Unit, node: Node) -> Argument:
     inner = without_parentheses(node)
-    # The type of a function comes from the parameter it is passed to, and the method is not chosen yet.
+    # The type of a lambda comes from the parameter, and the method is not chosen yet.
     if inner.type in {"lambda_expression", "method_reference"} or _is_late(inner):
         return Argument(node, None, _UNKNOWN)
-    # Left for later, too: `new ArrayList<>()` gets its type arguments from the parameter.
+    # Deferred, too: `new ArrayList<>()` gets its type arguments from the parameter.
     if inner.type == "object_creation_expression":
         return Argument(node, None, unit.find_type(needed(inner, "type")))
     made = expression(unit, node)
@@ -79,14 +79,14 @@ def _argument(unit: Unit, node: Node) -> Argument:
 
 
 def _is_late(node: Node) -> bool:
-    """Whether a call is best translated when it is known what it is to return, as that tells the types of functions in it."""
+    """Whether a call is best translated once its result type is known, which determines the types of lambdas in it."""
     if node.type != "method_invocation" or (around := child(node, "object")) is None:
         return False
     return text_of(around) in {"Collectors", "Comparator", "Map.Entry", "Entry", "Function"}
 
 
 def fits_function(unit: Unit, node: Node, target: Type) -> bool:
-    """Return whether a lambda may be passed: whether it has as many parameters, and a result where one is wanted."""
+    """Return whether a lambda may be passed: whether the number of parameters fits, and the result."""
     node = without_parentheses(node)
     if node.type != "lambda_expression":
         return True
@@ -119,7 +119,7 @@ _STATEMENTS: Final = frozenset(
 
 
 def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
-    """Return whether an argument may be passed: without boxes, or with them."""
+    """Return whether an argument may be passed; `loosely`: boxing is allowed."""
     if target.name in {"text", "any"}:
         return source.name != "void"
     if target.name.startswith("$"):
@@ -128,7 +128,7 @@ def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
         )
     if source == target:
         return True
-    # A lambda fits any interface here; whether it is a function is asked by `fits_function`.
+    # A lambda fits any interface here; `fits_function` checks whether it is a functional one.
     if source == _UNKNOWN:
         return not target.is_primitive and target != STRING
     if source.name == "null":
@@ -157,15 +157,17 @@ def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
 def choose(
     unit: Unit, members: Sequence[Member], receiver: Type | None, arguments: Sequence[Argument]
 ) -> tuple[Member, list[Type]] | None:
-    """Return the member of the library that a call means, with the types of its parameters."""
+    """Return the library member that a call refers to, with the types of its parameters."""
     return next(choices(unit, members, receiver, arguments), None)
 
 
 def choices(
     unit: Unit, members: Sequence[Member], receiver: Type | None, arguments: Sequence[Argument]
 ) -> Iterator[tuple[Member, list[Type]]]:
-    """Yield the members of the library that a call may mean, the nearest first: what a function returns is not known yet."""
-    # The phases of JLS §15.12.2: without boxing first, and with it only if nothing was found.
+    """Yield the library members that a call may refer to, the best match first: the result type of a lambda is not
+    known yet.
+    """
+    # The phases of JLS §15.12.2: without boxing first, and with it only if no member matched.
     for loosely in (False, True):
         for member in members:
             if member.params is None:
@@ -192,12 +194,14 @@ def _types(member: Member, bound: Mapping[str, Type], count: int) -> list[Type] 
 def arguments_for(
     unit: Unit, arguments: Sequence[Argument], types: Sequence[Type], bound: dict[str, Type] | None = None
 ) -> list[Expr]:
-    """Return arguments as the parameters of a member of the library take them; `bound` has what they tell of types."""
+    """Return arguments converted to the parameters of a library member; `bound` gets the type variables that they
+    determine.
+    """
     made = []
     bound = {} if bound is None else bound
     for each, pattern in zip(arguments, types, strict=True):
         if pattern.name not in {"text", "any"}:
-            # In the order of the arguments: an earlier one may tell a variable that a function after it needs.
+            # In the order of the arguments: an earlier one may determine a type variable that a later lambda needs.
             target = substituted(pattern, bound)
             if target.name.startswith("$"):
                 value = each.expr or expression(unit, each.node)
@@ -219,7 +223,7 @@ def arguments_for(
 
 
 def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) -> str:
-    """Return a template of the tables with its object and its arguments."""
+    """Return a template of the tables with its object and arguments inserted."""
     codes = [each.code for each in arguments]
     _check_order(template, [receiver, *codes], node)
 
@@ -230,7 +234,7 @@ def filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) 
         if not place:
             return as_operand(receiver) if receiver else ""
         argument = arguments[place - 1]
-        # An exception, as the caller then writes another template that checks the index.
+        # An exception, so that the caller uses another template that checks the index.
         if match["how"] == "i" and argument.limits[0] < 0:
             raise _Negative(argument)
         return as_factor(argument.code) if match["how"] == "a" else argument.code
@@ -242,7 +246,9 @@ _HOLE: Final = re.compile(r"\$(?:(?P<all>2?\*)|(?P<how>[ai])?(?P<place>\d))")
 
 
 def _check_order(template: str, codes: Sequence[str], node: Node) -> None:
-    """Refuse what the template would evaluate in another order than Java, or twice, where that may make a difference."""
+    """Raise `Unportable` if the template evaluates the arguments in another order than Java, or twice, and that may
+    matter.
+    """
     # `$*` puts all arguments in their order; a star between blanks is a product.
     if "*" in template.replace(" * ", ""):
         return
@@ -261,7 +267,7 @@ class _Negative(Exception):
 
 
 def element_or_filled(template: str, receiver: str, arguments: Sequence[Expr], node: Node) -> str:
-    """Return a template that is filled in; an index that may be negative is looked at when the program runs."""
+    """Return a filled template; an index that may be negative is checked at run time."""
     try:
         return filled(template, receiver, arguments, node)
     except _Negative:
@@ -294,7 +300,7 @@ _AS_STATEMENTS: Final = {
     "java.added_all($0, $1)": "$0.extend($1)",
     "java.added_to_set($0, $1)": "$0.add($1)",
 }
-"""How a call is written whose result nobody wants."""
+"""The form of a call whose result is not used."""
 _UNORDERED: Final = frozenset({"java.util.HashMap", "java.util.Map", "java.util.Hashtable", "java.util.Properties"}) | {
     "java.util.concurrent.ConcurrentHashMap",
     "java.util.concurrent.ConcurrentMap",
@@ -351,10 +357,11 @@ def _chosen_call(
     returned = type_named(member.returns, arguments_of(member.owner, kind)) if member.returns != "void" else VOID
     bound: dict[str, Type] = {}
     if wanted is not None:
-        # The wanted type tells variables that no argument tells, such as that of `Collections.emptyList()`.
+        # The target type determines type variables that no argument determines, such as that of
+        # `Collections.emptyList()`.
         unify(returned, wanted, bound)
-    # `equals`, `contains` and the like take any object: a box of another type
-    # is never equal, which Python's numbers hide.
+    # `equals`, `contains` and similar methods take any object: a box of another type is never equal, which Python's
+    # numbers would ignore.
     if member.params and member.params[0] == "any":
         place = 1 if name == "containsValue" else 0
         element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
@@ -362,8 +369,8 @@ def _chosen_call(
     _tell(unit, node, kind, name, arguments)
     passed = arguments_for(unit, arguments, types_wanted, bound)
     if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
-        # Called for its finding alone: each provider has its own texts.
-        text_of_value(unit, receiver, node)  # which tells that each provider has its own
+        # Called for its finding alone: the texts differ between providers.
+        text_of_value(unit, receiver, node)  # it reports that texts differ between providers
     if receiver is not None and name == "equals" and (equal := _equal(receiver, passed[0], node)) is not None:
         return equal
     if name in {"createQueue", "createTopic", "getName", "getSimpleName"}:
@@ -371,29 +378,29 @@ def _chosen_call(
     code = receiver.code if receiver is not None else ""
     returns = without_variables(substituted(returned, bound))
     if kind.name == "java.util.LinkedHashMap" and returns.name == "java.util.Set":
-        # The views of a LinkedHashMap have an order, and a Set would be reported as one without.
+        # The views of a LinkedHashMap are ordered, and a Set would be reported as unordered.
         returns = Type("java.util.Collection", returns.args)  # which has an order
     if member.template is None:
         made = f"{as_operand(code)}.{name}({', '.join(each.code for each in passed)})"
     else:
         template = member.template
-        # As a statement, a plain method of Python does where the result of `add` or `put` is not asked for.
+        # As a statement, where the result of `add` or `put` is not used, Python's own method is enough.
         if unit.statement_call == node.id:
             shorter = _AS_STATEMENTS.get(template, template)
             if "=" not in shorter or shorter == template:
                 template = shorter
-            # An assignment evaluates its value before its place, a call of `put` the other way round.
+            # An assignment evaluates its value before its target, a call of `put` the other way round.
             elif is_pure(passed[1].code) or (is_pure(code) and is_pure(passed[0].code)):
                 return Expr(f"{as_operand(code)}[{passed[0].code}] = {passed[1].code}", VOID)
         made = element_or_filled(template, code, passed, node)
     if name == "sleep" and unit.interrupts and kind.name == "java.lang.Thread":
-        # Only in programs that interrupt threads: elsewhere `time.sleep` is shorter and does the same.
+        # Only in programs that interrupt threads: elsewhere the shorter `time.sleep` is equivalent.
         made = f"java.sleep({passed[0].code})"
     low_high = range_named(member.flag)
     if name == "iterator" and (match := _OF_MAP.fullmatch(code)):
-        # The iterator of a map's view removes from the map, so it has to know it.
+        # The iterator of a map's view removes from the map, so it needs the map.
         made = f"java.Iterator({code}, {match[1]})"
-    # The check for null is not needed for an object that is never null.
+    # An object that is never null needs no check for null.
     if made.startswith("java.known(") and receiver is not None and receiver.known:
         made = code
     return Expr(made, returns, low_high, known=member.flag == "known")
@@ -409,7 +416,7 @@ _WITH_TEXTS: Final = {
 
 
 def _tell(unit: Unit, node: Node, kind: Type, name: str, arguments: list[Argument]) -> None:
-    """Tell of a call that rests on more than the source says."""
+    """Report a call whose translation rests on assumptions."""
     if arguments and name in _WITH_TEXTS.get(kind.name, ()) and arguments[0].type == STRING:
         check_text(unit, node, arguments[0].node, kind.name, name)
     if arguments and name.startswith("set") and name.endswith("Property") and kind.name.startswith("javax.jms."):
@@ -437,7 +444,7 @@ def _tell(unit: Unit, node: Node, kind: Type, name: str, arguments: list[Argumen
 
 
 def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
-    """Return ``equals`` as ``==``, where that is the same; None: it is not."""
+    """Return ``equals`` as ``==``, if that is equivalent; otherwise None."""
     kind = receiver.type
     if receiver.known and kind == other.type == STRING:
         return Expr(binary(receiver.code, "==", other.code), BOOLEAN)
@@ -498,7 +505,7 @@ def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Exp
 
 
 def named_destination(unit: Unit, node: Node, kind: str, name: Expr) -> Expr:
-    """Return a destination of a name, a Queue or a Topic, that is made without a session."""
+    """Return a Queue or Topic made from a name, without a session."""
     check_name(unit, node, name.code)
     # The JNDI of pyjms has any queue below `dynamicQueues/`, as that of ActiveMQ has.
     whole = concatenated(unit, [(Expr(f'"dynamic{kind}s/"', STRING, known=True), node), (name, node)])
@@ -506,7 +513,7 @@ def named_destination(unit: Unit, node: Node, kind: str, name: Expr) -> Expr:
 
 
 def check_name(unit: Unit, node: Node, code: str) -> None:
-    """Tell of names of destinations that mean more at ActiveMQ."""
+    """Report destination names that have a special meaning in ActiveMQ."""
     if any(mark in code for mark in ("?", "*", ">", ",", "://")):
         unit.check(
             node,
@@ -522,7 +529,7 @@ _TRUSTED: Final = (
 
 
 def _compared(unit: Unit, element: Type, argument: Argument, node: Node) -> Type:
-    """Return as what an argument is compared with an object: as a number of the same type, else in a box."""
+    """Return an argument for a comparison with an object: as a number of the same type, otherwise in a box."""
     kind = argument.type
     if kind.is_primitive or kind.name in BOXES or element.name in BOXES:
         if element.name not in BOXES and not element.is_primitive:
@@ -573,7 +580,7 @@ def _logger(kind: str) -> Callable[[Unit, Node], Expr]:
     def made(unit: Unit, node: Node) -> Expr:
         nodes = children(needed(node, "arguments"))
         code = ""
-        # log4j names a logger without arguments after the class that asks for it.
+        # log4j names a logger without arguments after the calling class.
         if not nodes and text_of(needed(node, "name")) == "getLogger" and unit.scope is not None:
             code = quoted(unit.scope.info.full_name)
         elif nodes:
@@ -616,7 +623,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
     values = [each.as_type(unit, each.type) for each in arguments]
     rest, error = list(zip(values, arguments, strict=True)), ""
     if len(rest) > 1 and unit.is_subtype(values[-1].type.name, "java.lang.Throwable"):
-        # Loggers of Java take an exception behind the values, those of Python as `exc_info`.
+        # Java's loggers take an exception after the values, Python's as `exc_info`.
         error = f", exc_info={values[-1].code}"
         rest.pop()
     if len(rest) == 2 and values[1].type.dims:  # an array of values
@@ -633,7 +640,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
     pattern = constant_text(unit, arguments[0].node) if values[0].type == STRING else None
     if not texts:
         return f"{quoted(pattern)}{error}" if pattern is not None and "%" not in pattern else f'"%s", {first}{error}'
-    # A pattern that is known only at run time, or has escapes, is filled in by `java.filled` then.
+    # A pattern that is known only at run time, or has escapes, is filled at run time by `java.filled`.
     if pattern is None or "\\{" in pattern:
         return f'"%s", java.filled({first}, {", ".join(texts)}){error}'
     places = iter(range(len(texts)))
@@ -646,7 +653,7 @@ def _what(unit: Unit, node: Node, arguments: Sequence[Argument]) -> str:
         used.append(texts[place])
         return "%s"
 
-    # Python's logging takes %-patterns, so that a message that is not shown is never put together.
+    # Python's logging takes %-patterns, so that a message that is not logged is never formatted.
     made = re.sub(r"\{(\d*)\}", put, pattern.replace("%", "%%"))
     if not used:
         return f"{quoted(pattern)}{error}" if "%" not in pattern else f'"%s", {first}{error}'
@@ -661,12 +668,12 @@ LOGGER_CALLS: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
 """By class and method."""
 
 
-# Calls whose translation no table can tell: what is printed, formats, lists of anything, loggers.
+# Calls that no table can translate: output, formats, lists of anything, loggers.
 
 
 def _formatted(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
-    # Numbers are written as in English in any case, so the locale has nothing to say.
+    # Numbers are always formatted as in English, so the locale is ignored.
     if arguments and arguments[0].type.name == "java.util.Locale":
         arguments = arguments[1:]
     if not arguments or arguments[0].type != STRING:
@@ -683,9 +690,9 @@ def _formatted(unit: Unit, node: Node) -> Expr:
         if each.type.dims:
             raise Unportable(node, "a format with an array", "give its elements one by one")
         value = each.as_type(unit, each.type)
-        text_of_value(unit, value, each.node)  # which tells of texts that are another provider's
+        text_of_value(unit, value, each.node)  # it reports texts of another provider
         boxed = value.type.name in {"float", "java.lang.Float", "char", "java.lang.Character"}
-        # `%x` of a negative number shows as many digits as its type has.
+        # `%x` of a negative number shows as many digits as its type has
         boxed |= typed and value.type.name in {"long", "short", "byte"}
         codes.append(convert(unit, value, OBJECT, each.node).code if boxed else value.code)
     first = arguments[0].as_type(unit, STRING)
@@ -693,7 +700,7 @@ def _formatted(unit: Unit, node: Node) -> Expr:
 
 
 _TYPED: Final = re.compile(r"%[^a-zA-Z%]*[xXoOhH]")
-"""Conversions that show numbers of different types in different ways."""
+"""Conversions whose result depends on the number's type."""
 
 
 def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
@@ -730,7 +737,9 @@ def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
 
 
 def _session(unit: Unit, node: Node) -> Expr:
-    """Return ``createSession`` of a connection, also as JMS 2.0 has it: without arguments, and with the mode alone."""
+    """Return ``createSession`` of a connection, including the forms of JMS 2.0: without arguments, and with the mode
+    alone.
+    """
     arguments = given(unit, needed(node, "arguments"))
     connection = as_operand(expression(unit, needed(node, "object")).code)
     kinds = (BOOLEAN, INT) if len(arguments) == 2 else (INT,)
@@ -742,7 +751,7 @@ def _session(unit: Unit, node: Node) -> Expr:
     elif len(codes) == 1:
         if not is_pure(codes[0]):
             raise Unportable(node, "createSession with a mode that is computed", "give it a name first")
-        # JMS 2.0 puts the transacted session among the modes; JMS 1.1 has an argument of its own for it.
+        # JMS 2.0 has the transacted session among the modes; JMS 1.1 has a separate argument.
         transacted = "True" if codes[0].endswith("SESSION_TRANSACTED") else "False"
         known = codes[0].startswith("Session.")
         codes = [transacted if known else f"{codes[0]} == Session.SESSION_TRANSACTED", codes[0]]
@@ -775,10 +784,10 @@ _PLAINLY_SORTED: Final = frozenset({"java.lang.String", "java.lang.Integer", "ja
 
 
 def _property(unit: Unit, node: Node) -> Expr:
-    """Return ``System.getProperty``: what Java is given by -D, Python may have from its environment."""
+    """Return ``System.getProperty``: -D options of Java may be environment variables in Python."""
     arguments = given(unit, needed(node, "arguments"))
     codes = [each.as_type(unit, STRING) for each in arguments]
-    # These are set by Java's machine itself and would be missing from the environment.
+    # The JVM itself sets these, so they would be missing from the environment.
     if codes[0].code.startswith(('"java.', '"user.', '"os.', '"file.', '"path.', '"line.')):
         raise Unportable(node, f"the property {codes[0].code} of Java's machine", "os, sys and platform have the like")
     unit.check(node, "a system property", "it is taken from the environment now: give it there, or as an argument")
@@ -787,7 +796,7 @@ def _property(unit: Unit, node: Node) -> Expr:
 
 
 def _destination(unit: Unit, node: Node) -> Expr:
-    """Return a destination that is made without a session, which JNDI has for any name."""
+    """Return a destination made without a session: JNDI has one for any name."""
     (name,) = given(unit, needed(node, "arguments"))
     kind = text_of(needed(node, "name")).removeprefix("create")
     return named_destination(unit, node, kind, name.as_type(unit, STRING))
@@ -823,7 +832,7 @@ def _method_invocation(unit: Unit, node: Node) -> Expr:
 
 def _unqualified(unit: Unit, node: Node, name: str) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
-    # The innermost class that has a method of the name hides those of classes around it (JLS §15.12.1).
+    # The innermost class with a method of that name hides those of enclosing classes (JLS §15.12.1).
     for info in around(unit):
         found = unit.find_methods(info, name, len(arguments))
         if found:
@@ -834,7 +843,7 @@ def _unqualified(unit: Unit, node: Node, name: str) -> Expr:
             if find_members(above.name, name):
                 receiver = Expr(holder(unit, info, node), above, known=True)
                 return library_call(unit, node, receiver, name, arguments)
-    # After the classes around, whose methods shadow imported ones (JLS §6.4.1).
+    # After the enclosing classes, whose methods shadow imported ones (JLS §6.4.1).
     for owner in unit.static_owners(name):
         if (owner, name) in SPECIAL:
             return SPECIAL[owner, name](unit, node)
@@ -867,7 +876,7 @@ def _of_super(unit: Unit, node: Node, name: str) -> Expr:
 
 _WITH_RESULT: Final = frozenset({"getMessage", "getName"})
 _INHERITED: Final = _WITH_RESULT | {"run", "start", "join"}
-"""Methods of Java's classes that those of Python that stand for them have, too."""
+"""Java methods that the Python classes used in their place also have."""
 
 
 def _of_class(unit: Unit, node: Node, named: str, name: str) -> Expr:
@@ -902,7 +911,7 @@ def own_call(unit: Unit, node: Node, found: list[MethodInfo], arguments: list[Ar
 
 
 def call_with(unit: Unit, node: Node, value: Expr, name: str, arguments: list[Argument]) -> Expr:
-    """Return a call of a method of an object, with arguments that are translated already."""
+    """Return a call of a method of an object, with translated arguments."""
     info = unit.class_info(value.type.name) if not value.type.dims else None
     if info is not None:
         found = unit.find_methods(info, name, len(arguments))
@@ -951,7 +960,7 @@ def _own_call(
     method = meant(unit, found, arguments, node)
     passed = own_arguments(unit, method, arguments, node)
     if method.is_static:
-        # A static method belongs to the class that declares it, even if it is called through an object.
+        # A static method belongs to the class that declares it, even if it is called on an object.
         code = unit.class_code(method.owner.full_name, node)
     elif code is None:
         code = holder(unit, info, node)
@@ -960,7 +969,7 @@ def _own_call(
 
 
 def meant(unit: Unit, found: list[MethodInfo], arguments: list[Argument], node: Node) -> MethodInfo:
-    """Return which of several methods with as many parameters a call means, by the types of its arguments."""
+    """Return the method that a call refers to among several with the same number of parameters, by the argument types."""
     if len(found) == 1:
         return found[0]
     for loosely in (False, True):

@@ -1,4 +1,4 @@
-"""Python expressions as texts, put together with the fewest parentheses."""
+"""Python expressions as texts, combined with the fewest parentheses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 import pyjms
 from pyjms.porting.model import LIMITS, Expr, Type
 
-# What things of a Java program are called in Python: the same, unless the name means something there.
+# Names of a Java program in Python: unchanged, unless the name has a meaning there.
 
 PYJMS_NAMES: Final = frozenset(pyjms.__all__)
 TYPED_VALUES: Final = frozenset({"Byte", "Char", "Float", "Long", "Short"})
-"""What `pyjms.types` has for values whose type a program may ask for."""
+"""The classes of `pyjms.types` for values whose type a program may check."""
 MODULES: Final = ("contextlib", "logging", "math", "os", "random", "sys", "threading", "time", "traceback", "uuid")
-"""What ported code imports of Python's own library."""
+"""The modules of Python's library that ported code may import."""
 _TAKEN: Final = (
     frozenset(name for name in dir(builtins) if not name.startswith("_"))
     | PYJMS_NAMES
@@ -34,17 +34,17 @@ def _no_keyword(name: str) -> str:
 
 
 def local_name(name: str) -> str:
-    """Return the name of a variable, which hides no name that the translation may need."""
+    """Return a variable's name, changed if it would hide a name that the translation may need."""
     return f"{name}_" if name in _TAKEN or name.startswith("_") else _no_keyword(name)
 
 
 def attribute_name(name: str) -> str:
-    """Return the name of a method, or of a field that is not private."""
+    """Return the name of a method, or of a non-private field."""
     return f"{name}_" if name in {"outer", "java_name"} else _no_keyword(name)
 
 
 def is_taken(name: str) -> bool:
-    """Return whether a class of this name would hide what the translation may need."""
+    """Return whether a class of this name would hide a name that the translation may need."""
     return name in _TAKEN
 
 
@@ -75,14 +75,16 @@ _HARMLESS = re.compile(
 
 
 def is_pure(code: str) -> bool:
-    """Return whether it makes no difference when, and how often, an expression is evaluated: it calls and assigns nothing."""
-    # Texts go first, as they may contain parentheses; an f-string stays, since it may contain calls.
+    """Return whether an expression may be evaluated at any time and any number of times: it has no calls or
+    assignments.
+    """
+    # Texts are removed first, as they may contain parentheses; an f-string stays, since it may contain calls.
     plain = _HARMLESS.sub("", _TEXTS.sub("", code) if not code.startswith('f"') else code)
     return "(" not in plain and ":=" not in plain
 
 
 def is_constant(code: str) -> bool:
-    """Return whether an expression is made of literals alone."""
+    """Return whether an expression consists of literals alone."""
     plain = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Expression)
     return all(isinstance(node, plain) for node in ast.walk(ast.parse(code, mode="eval")))
 
@@ -95,7 +97,7 @@ def _shape(code: str) -> str | None:
 
 
 def as_operand(code: str) -> str:
-    """Return `code` so that a dot, an index or a power may follow."""
+    """Return `code` in a form that a dot, an index or a power may follow."""
     tree = ast.parse(f"({code})", mode="eval").body
     # `1.real` would be read as a decimal point.
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int) and not isinstance(tree.value, bool):
@@ -104,7 +106,7 @@ def as_operand(code: str) -> str:
 
 
 def as_factor(code: str) -> str:
-    """Return `code` so that an operator may stand beside it."""
+    """Return `code` in a form that may be an operand."""
     return code if code.isdecimal() else as_operand(code)
 
 
@@ -119,7 +121,7 @@ def conditional(one: str, asked: str, other: str) -> str:
 
 def binary(left: str, operator: str, right: str) -> str:
     """Return ``left operator right``, in parentheses where they are needed."""
-    # Trees are compared instead of a table of precedences: Python's own parser decides which parentheses matter.
+    # Trees are compared instead of precedences: Python's own parser decides which parentheses are needed.
     wanted = _shape(f"({left}) {operator} ({right})")
     for one, other in ((left, right), (f"({left})", right), (left, f"({right})")):
         if _shape(f"{one} {operator} {other}") == wanted:
@@ -134,11 +136,11 @@ def unary(operator: str, operand: str) -> str:
 
 
 def cut(code: str, kind: Type, low: int, high: int) -> Expr:
-    """Return an integer whose value lies between `low` and `high`, cut to its type where it may not fit."""
+    """Return an integer between `low` and `high`, wrapped to its type if it may not fit."""
     least, most = LIMITS[kind.name]
     if least <= low and high <= most:
         return Expr(code, kind, (low, high))
-    # Java's integers wrap around (JLS §15.18.2), Python's grow: only what may leave its range is cut.
+    # Java's integers wrap around (JLS §15.18.2), Python's grow: only values that may be out of range are wrapped.
     return Expr(f"java.{_CUTS[kind.name]}({code})", kind)
 
 
@@ -149,7 +151,7 @@ def quoted(text: str) -> str:
 
 
 def default_of(kind: Type) -> str:
-    """Return the value that a field or an element of an array has at first."""
+    """Return the default value of a field or an array element."""
     if not kind.is_primitive:
         return "None"
     return {"boolean": "False", "char": '"\\0"', "float": "0.0", "double": "0.0"}.get(kind.name, "0")

@@ -1,4 +1,4 @@
-"""Texts that are known while a program is translated, and what in them would not do in Python."""
+"""Texts that are known at translation, and checks of texts that Python handles differently."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _unescaped(node: Node, text: str) -> str:
         return _ESCAPES[match[3]]
 
     made = _ESCAPE.sub(replace, text)
-    # Two escapes may be the halves of one character, which Python has as a single one.
+    # Two escapes may be the halves of one character, which is a single one in Python.
     made = made.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if any(ord(letter) > 0xFFFF or letter == "\ufffd" for letter in made):
         raise Unportable(
@@ -89,7 +89,7 @@ def _string(unit: Unit, node: Node) -> Expr:
         margin = min((len(line) - len(line.lstrip()) for line in used), default=0)
         # Blanks at the end of a line of a text block do not count (JLS §3.10.6).
         text = "\n".join([line[margin:].rstrip() for line in lines[:-1]] + [lines[-1][margin:]])
-        # Escapes are read after the margin was taken away, so that an escaped blank stays.
+        # Escapes are read after the margin is removed, so that an escaped blank stays.
         return Expr(quoted(_unescaped(node, text)), STRING, known=True)
     return Expr(quoted(_unescaped(node, text[1:-1])), STRING, known=True)
 
@@ -121,7 +121,7 @@ _PATTERNS: Final = frozenset({"split", "matches", "replaceAll", "replaceFirst", 
 
 
 def constant_text(unit: Unit, node: Node) -> str | None:
-    """Return the text that a literal, or a constant of the program, stands for; None: it is none."""
+    """Return the text of a literal, or of a constant of the program; None if unknown."""
     node = without_parentheses(node)
     if node.type == "string_literal":
         made: str = _unquoted(LITERALS["string_literal"](unit, node).code)
@@ -130,7 +130,7 @@ def constant_text(unit: Unit, node: Node) -> str | None:
         parts = [constant_text(unit, needed(node, side)) for side in ("left", "right")]
         return None if None in parts else "".join(each or "" for each in parts)
     info, name = _field_named(unit, node)
-    # Only a final field that is declared with a literal has its text for sure.
+    # Only a final field that is declared with a literal has a certain text.
     field = unit.find_field(info, name) if info is not None else None
     value = child(field.declarator, "value") if field is not None and field.is_final else None
     return constant_text(unit, value) if value is not None and value.type == "string_literal" else None
@@ -156,7 +156,7 @@ def _field_named(unit: Unit, node: Node) -> tuple[ClassInfo | None, str]:
 
 
 def check_text(unit: Unit, node: Node, argument: Node, kind: str, name: str) -> None:
-    """Refuse a pattern, a charset or a format of dates that does not do in Python; tell of one that is not known yet."""
+    """Raise `Unportable` for a pattern, a charset or a date format that Python lacks; report one that is not known yet."""
     found = constant_text(unit, argument)
     if name in _PATTERNS:
         _check_pattern(unit, node, found)
@@ -196,7 +196,7 @@ def _check_pattern(unit: Unit, node: Node, found: str | None) -> None:
 
 
 def tell_property_name(unit: Unit, node: Node, argument: Node) -> None:
-    """Tell of a name that no property of a message may have, which many providers for Java take."""
+    """Report a property name that JMS forbids, but many Java providers accept."""
     name = constant_text(unit, argument)
     if name is None:
         return
@@ -206,8 +206,8 @@ def tell_property_name(unit: Unit, node: Node, argument: Node) -> None:
             f"the property name {name}",
             "pyjms refuses it, as JMS does (§3.5.1, §3.8.1.1): write _ in place of other characters, in all programs that use it",
         )
-    # JMS 1.1 §3.5.1: `JMSX` is for properties of JMS, `JMS_` for the
-    # provider's; of the first a client sets two (§3.5.9).
+    # JMS 1.1 §3.5.1: `JMSX` is for properties of JMS, `JMS_` for the provider's; clients set two of the former
+    # (§3.5.9).
     elif name.startswith("JMS") and not name.startswith(("JMS_", "JMSXGroupID", "JMSXGroupSeq")):
         unit.check(
             node, f"the property name {name}", "names that begin with JMS are the provider's: choose another one"

@@ -1,4 +1,4 @@
-"""A value of one type where another one is wanted: texts, numbers, boxes, casts."""
+"""Conversions of a value to another type: texts, numbers, boxes, casts."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _UNSPECIFIED: Final = ("javax.jms.Message", "javax.jms.Destination", "javax.jms.
 
 
 def unboxed(expr: Expr) -> Expr:
-    """Return a primitive value of a box, which must not be null; others as they are."""
+    """Return a box's primitive value, after a null check; other values unchanged."""
     primitive = BOXES.get(expr.type.name) if not expr.type.dims else None
     if primitive is None:
         return expr
-    # Unboxing null is a NullPointerException in Java (JLS §5.1.8); Python would go on with None.
+    # Unboxing null is a NullPointerException in Java (JLS §5.1.8); Python would continue with None.
     return Expr(expr.code if expr.known else f"java.known({expr.code})", Type(primitive))
 
 
 def promoted(left: Type, right: Type) -> Type:
-    """Return the type that arithmetic with two numbers has."""
+    """Return the type of arithmetic with two numbers."""
     # Binary numeric promotion (JLS §5.6): the widest of the two, and int at least.
     for name in ("double", "float", "long"):
         if name in {left.name, right.name}:
@@ -52,7 +52,7 @@ def as_number(expr: Expr, kind: Type) -> Expr:
     low_high = expr.range
     code = expr.code
     if expr.type.name == "char" and kind.name != "char":
-        # A char is a text of one letter in Python; as a number it is its code.
+        # A char is a one-letter text in Python; as a number it is its code.
         code, low_high = f"ord({code})", expr.limits
     if kind.name == "double" and expr.type.is_integral:
         return Expr(_as_double(code), kind)
@@ -69,12 +69,12 @@ def _as_double(code: str) -> str:
 
 
 def boxed_type(kind: Type) -> Type:
-    """Return the class of a primitive type's boxes; others as they are."""
+    """Return the box class of a primitive type; other types unchanged."""
     return Type(_BOXED[kind.name]) if kind.is_primitive else kind
 
 
 def convert(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
-    """Return a value as an assignment to `target` converts it."""
+    """Return a value converted as an assignment to `target` does."""
     source = expr.type
     if source.name == "java.io.PrintStream" and expr.code in {"sys.stdout", "sys.stderr"}:
         return Expr(f"java.PrintWriter({expr.code})", target, known=True)
@@ -95,7 +95,7 @@ def convert(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
     # A box that becomes an Object keeps its type: JMS writes a Long and an Integer as different property types.
     if source.name in BOXES and BOXES[source.name] in _TYPED and not source.dims and target.name not in BOXES:
         return Expr(f"java.boxed({_TYPED[BOXES[source.name]]}, {expr.code})", target, known=expr.known)
-    # A subtype with type arguments says more about its elements than the target does.
+    # A subtype with type arguments is more precise about its elements than the target.
     narrowed = source if source.args else target
     return Expr(
         expr.code,
@@ -135,13 +135,13 @@ def _box(expr: Expr, target: Type, node: Node) -> Expr:
         return Expr(f"{typed}({value.code})" if typed else value.code, target, known=True)
     if target.dims or (not is_subclass(_BOXED[expr.type.name], target.name) and target.name not in _TAKE_BOXES):
         raise Unportable(node, f"{expr.type} where {target} is wanted")
-    # Python has one `int`; the classes of `pyjms.types` keep which of Java's types a value has.
+    # Python has one `int`; the classes of `pyjms.types` preserve a value's Java type.
     typed = _TYPED.get(expr.type.name)
     return Expr(f"{typed}({expr.code})" if typed else expr.code, target, known=True)
 
 
 def text_of_value(unit: Unit, expr: Expr, node: Node) -> str:
-    """Return the code of a value's text, as Java makes it by itself where it stands beside a ``+``."""
+    """Return the code of a value's text, as Java converts it beside a ``+``."""
     kind = expr.type
     if kind.dims:
         raise Unportable(node, f"the text of an array, {kind}", "Java writes its address: write what is in it")
@@ -182,7 +182,7 @@ def _look_at(unit: Unit, kind: Type, node: Node) -> None:
 
 
 def concatenated(unit: Unit, parts: Sequence[tuple[Expr, Node]]) -> Expr:
-    """Return the text of several values after each other."""
+    """Return the concatenated text of several values."""
     codes = [(expr, text_of_value(unit, expr, node)) for expr, node in parts]
     inner = [code if _is_literal(code) else _within_quotes(code) for _, code in codes]
     if None not in inner:
@@ -190,9 +190,9 @@ def concatenated(unit: Unit, parts: Sequence[tuple[Expr, Node]]) -> Expr:
         for code in filter(None, inner):
             if _is_literal(code):
                 pieces.append(code[1:-1].replace("{", "{{").replace("}", "}}"))
-            # The parenthesis at the end may belong to another call, as in `str(a) + str(b)`.
+            # The closing parenthesis may belong to another call, as in `str(a) + str(b)`.
             elif code.startswith("str(") and code.endswith(")") and _closes_at_end(code):
-                # `str` is what an f-string calls by itself.
+                # an f-string calls `str` by itself
                 pieces.append("{" + code[4:-1] + "}")
             else:
                 pieces.append("{" + code + "}")
@@ -207,7 +207,7 @@ def concatenated(unit: Unit, parts: Sequence[tuple[Expr, Node]]) -> Expr:
 
 
 def _within_quotes(code: str) -> str | None:
-    """Return code that may stand in an f-string, or None."""
+    """Return code for use in an f-string, or None if impossible."""
     # Before Python 3.12 (PEP 701) an f-string cannot hold a backslash or its own quotes.
     if {"\\", "{", "}", "\n", "'"} & set(code):
         return None
@@ -238,8 +238,8 @@ def cast(unit: Unit, expr: Expr, target: Type, node: Node) -> Expr:
     if expr.type.dims == target.dims and unit.is_subtype(expr.type.name, target.name):
         return convert(unit, expr, target, node)
     if target.dims:
-        # Arrays of bytes may be `bytes` from JMS or a `bytearray` of the
-        # program; no other array can be told at run time.
+        # Byte arrays may be `bytes` from JMS or a `bytearray` of the program; other arrays cannot be distinguished at
+        # run time.
         if target == Type("byte", (), 1) and expr.type == OBJECT:
             return Expr(f"java.cast_bytes({expr.code})", target, known=expr.known)
         raise Unportable(node, f"a cast to {target}")
@@ -278,5 +278,5 @@ def _cast_number(expr: Expr, target: Type, node: Node) -> Expr:
 
 
 def operand(expr: Expr) -> str:
-    """Return the code of a value so that a dot may follow."""
+    """Return the code of a value in a form that a dot may follow."""
     return as_operand(expr.code)

@@ -1,4 +1,4 @@
-"""Objects, arrays and functions that a program makes."""
+"""Creation of objects, arrays and functions in a program."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _targeted_creation(unit: Unit, node: Node, target: Type) -> Expr:
 
 
 def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
-    # `outer.new Inner()` has the outer object in front of `new`.
+    # `outer.new Inner()` has the outer object in front of `new`
     if node.children[0].type != "new":
         return _for_another(unit, node)
     raw = text_of(needed(node, "type")).partition("<")[0]
     full = unit.find_class(raw, node)
-    # Before the type is resolved: the classes of providers are in no table.
+    # Before the type is resolved: providers' classes are in no table.
     if raw.rpartition(".")[2] in PROVIDERS and unit.class_info(full) is None:
         return connection_factory(unit, node, raw, target)
     if full in _DESTINATIONS:
@@ -111,7 +111,7 @@ _DESTINATIONS: Final = {
 
 
 def _destination(unit: Unit, node: Node, full: str) -> Expr:
-    """Return a destination that is made without a session, which JNDI has for any name."""
+    """Return a destination made without a session: JNDI has one for any name."""
     arguments = given(unit, needed(node, "arguments"))
     if len(arguments) != 1 or arguments[0].type != STRING:
         raise Unportable(node, f"new {full}", unknown_class_advice(full))
@@ -150,7 +150,7 @@ def _own_code(
         passed = own_arguments(unit, method, arguments, node)
         if method.python != "__init__":  # one of several with as many parameters
             listed = ", ".join(filter(None, (code, f"{code}.{method.python}", around, passed)))
-            # `__init__` is only one of them, so the object is made first and the chosen constructor is called on it.
+            # `__init__` is only one of them, so the object is created first and the chosen constructor is called on it.
             return f"java.made({listed})"
     return f"{code}({', '.join(filter(None, (around, passed)))})"
 
@@ -162,7 +162,7 @@ def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
     info.name = unit.number(f"_{kind.name.rpartition('.')[2]}")
     above = unit.class_info(kind.name)
     arguments = given(unit, needed(node, "arguments"))
-    # Thread and classes of the program are extended; everything else is taken for an interface.
+    # Thread and classes of the program are base classes; all other types count as interfaces.
     if kind.name == "java.lang.Thread" or (above is not None and above.kind == "class"):
         info.superclass = kind
     else:
@@ -170,7 +170,7 @@ def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
     passed = ""
     if above is not None and above.kind == "class":
         found = unit.find_methods(above, "", len(arguments))
-        # Arguments go to the constructor above unchanged, which the dispatch by count or an outer object would break.
+        # Arguments go unchanged to the superclass constructor; a dispatch by count or an outer object would break that.
         if len(found) > 1 or not above.is_static or (found and found[0].python != "__init__"):
             raise Unportable(node, f"an anonymous class that extends {above.name}")
         passed = own_arguments(unit, found[0], arguments, node) if found else ""
@@ -181,16 +181,16 @@ def _anonymous(unit: Unit, node: Node, kind: Type) -> Expr:
 
 
 def local_class(unit: Unit, info: ClassInfo) -> None:
-    """Write a class that stands in a method before the statement that uses it."""
+    """Write a local class before the statement that uses it."""
     assert unit.scope is not None
     unit.local_classes[info.name] = info
     separate(unit, info)
     alias = alias_of(info)
-    # Collected apart, to know whether this class needs the object around.
+    # Collected separately, to know whether this class needs the enclosing object.
     used, unit.aliases = unit.aliases, set()
     lines = class_lines(unit, info)
     if alias in unit.aliases:
-        # `self` in the class's methods is the class's own object, so the object around gets a name beside it.
+        # `self` in the class's methods is the class's own object, so the enclosing object gets another name.
         unit.before.append(f"{alias} = self")
     unit.aliases = used | (unit.aliases - {alias})
     unit.before.extend(lines)
@@ -198,27 +198,27 @@ def local_class(unit: Unit, info: ClassInfo) -> None:
 
 @dataclass(slots=True)
 class _Function:
-    """What a function is to be: the method of an interface."""
+    """The target of a function: the method of an interface."""
 
     name: str
     params: list[Type]
     returns: Type
     owner: ClassInfo | None = None
-    """The interface, where it is one of the program: then the function has to become an object of it."""
+    """The interface, if it belongs to the program: then the function must become an object of it."""
 
 
 def _function(unit: Unit, target: Type, node: Node) -> _Function:
     method = function_method(target.name)
     if method is not None:
         bound = arguments_of(method.owner, target)
-        # A variable that nobody has told yet: the body of the function may tell it.
+        # A type variable that is still free: the body of the function may determine it.
         missing = {each: Type("$?") for each in list(bound)[len(target.args) :]}
         params = [type_named(each, {**bound, **missing}) for each in method.params or ()]
         returns = VOID if method.returns == "void" else type_named(method.returns, {**bound, **missing})
         return _Function(method.name, params, returns)
     info = unit.class_info(target.name)
     if info is not None and info.kind == "interface":
-        # An interface with exactly one abstract method is a functional one (JLS §9.8), whatever its default methods.
+        # An interface with exactly one abstract method is functional (JLS §9.8), whatever its default methods.
         waiting = [
             each
             for above in unit.lineage(info)
@@ -233,14 +233,14 @@ def _function(unit: Unit, target: Type, node: Node) -> _Function:
 
 
 def _as_object(unit: Unit, code: str, wanted: _Function, node: Node) -> str:
-    """Return a function as an object of the interface that is wanted."""
+    """Return a function as an object of the target interface."""
     if wanted.owner is None:
         return code
     return f"java.implementing({unit.class_code(wanted.owner.full_name, node)}, {quoted(wanted.name)}, {code})"
 
 
 def _returning(target: Type, wanted: _Function, found: Type | None) -> Type:
-    """Return the type of a function, with what it returns."""
+    """Return the type of a function, with its result type."""
     if found is None or not wanted.returns.name.startswith("$"):
         return target
     method = function_method(target.name)
@@ -257,7 +257,7 @@ def _lambda(unit: Unit, node: Node, target: Type) -> Expr:
     assert unit.scope is not None
     wanted = _function(unit, target, node)
     above = unit.scope
-    # `this` in a lambda is that of the method around (JLS §15.27.2), hence the class of the scope above.
+    # `this` in a lambda is the enclosing method's (JLS §15.27.2), hence the class of the outer scope.
     scope = MethodScope(node, above.info, above.is_static, wanted.returns, above, is_lambda=True)
     body = needed(node, "body")
     with unit.within(scope):
@@ -280,7 +280,7 @@ def _lambda(unit: Unit, node: Node, target: Type) -> Expr:
 
 
 def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str | None]:
-    """Return the lines of a function, or the one expression that it is."""
+    """Return the lines of a function's body, or its only expression."""
     assert unit.scope is not None
     if body.type == "block":
         return body_of(unit, body), None
@@ -298,7 +298,7 @@ def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str 
         unit.scope.inferred = value.type
     else:
         value = value_for(unit, body, returns)
-    # The body may need functions of its own, which have no place in a lambda either.
+    # The body may need functions of its own, which cannot be placed in a lambda either.
     if not unit.before:
         return [], value.code
     return [*unit.before, value.code if returns == VOID else f"return {value.code}"], None
@@ -306,7 +306,7 @@ def _lambda_body(unit: Unit, body: Node, returns: Type) -> tuple[list[str], str 
 
 def _parameters(names: list[str], scope: MethodScope) -> str:
     kept = [f"{name}={value}" for name, value in scope.kept.items()]
-    # Kept variables are keyword-only, so that a caller's arguments never replace them.
+    # Captured variables are keyword-only, so that a caller's arguments never replace them.
     listed = ", ".join([*names, *(["*", *kept] if kept else [])])
     return f" {listed}" if listed else ""
 
@@ -336,7 +336,7 @@ def _reference(unit: Unit, node: Node, target: Type) -> Expr:
     ]
     arguments = [Argument(node, Expr(each, kind), kind) for each, kind in zip(letters, params, strict=True)]
     if named is not None:
-        # A call is made up with parameters named `each`, and translated like any other call.
+        # A call with parameters named `each` is constructed, and translated like any other call.
         made = _of_named(unit, node, named, name, arguments)
     else:
         made = call_with(unit, node, expression(unit, parts[0]), name, arguments)
@@ -351,7 +351,7 @@ def _reference(unit: Unit, node: Node, target: Type) -> Expr:
 
 
 def _shortened(code: str, letters: list[str]) -> str:
-    """Return a function that makes a call, as the function that it calls where that is the same."""
+    """Return the called function itself, for a function that only calls it with the same arguments."""
     listed = ", ".join(letters)
     function = code.removesuffix(f"({listed})")
     # Only plain names: `f().g` would evaluate `f()` once instead of at each call.
@@ -371,7 +371,7 @@ def _of_named(unit: Unit, node: Node, named: str, name: str, arguments: list[Arg
     elif any(each.is_static for each in find_members(named, name)):
         try:
             return library_call(unit, node, None, name, arguments, named)
-        # `Integer::toString` may be the static method or that of an object: the second reading is tried below.
+        # `Integer::toString` may be the static or the instance method: the second is tried below.
         except Unportable:
             if not arguments:
                 raise
@@ -420,7 +420,7 @@ def _array(unit: Unit, node: Node) -> Expr:
         return value_for(unit, value, kind)
     lengths = [value_for(unit, children(each)[0], INT) for each in sizes]
     if kind == Type("byte", (), 1):
-        # A bytearray is what JMS takes for `byte[]`, and begins with zeros as Java's array does.
+        # JMS takes a bytearray for `byte[]`, and it starts with zeros as Java's array does.
         return Expr(f"bytearray({lengths[0].code})", kind, known=True)
     if element.name == "byte":
         raise Unportable(node, "an array of arrays of bytes")
@@ -448,7 +448,7 @@ def _array_literal(unit: Unit, node: Node, target: Type) -> Expr:
     if target == Type("byte", (), 1):
         if all(each.limits[0] >= 0 for each in values):
             return Expr(f"bytearray([{codes}])", target, known=True)
-        # Bytes of Java have a sign, those of Python have none.
+        # Java's bytes are signed, Python's are not.
         return Expr(f"bytearray(each & 0xFF for each in [{codes}])", target, known=True)
     return Expr(f"[{codes}]", target, known=True)
 
@@ -460,7 +460,7 @@ _DEFAULT: Final = "tcp://localhost:61616"
 
 
 def connection_factory(unit: Unit, node: Node, name: str, target: Type | None) -> Expr:
-    """Return the factory of pyjms that takes the place of a provider's."""
+    """Return the pyjms factory that replaces a provider's."""
     simple = name.rpartition(".")[2]
     kind = _WANTED.get(target.name if target else "", PROVIDERS[simple])
     arguments = given(unit, needed(node, "arguments"))
@@ -480,7 +480,7 @@ def connection_factory(unit: Unit, node: Node, name: str, target: Type | None) -
 
 
 def _constant(unit: Unit, node: Node, code: str) -> str:
-    """Return the text that a constant of the program stands for."""
+    """Return the text of a constant of the program."""
     nodes = children(needed(node, "arguments"))
     for each in nodes:
         if each.type == "identifier" and unit.scope is not None:
@@ -499,7 +499,7 @@ def _constant(unit: Unit, node: Node, code: str) -> str:
 
 
 def _url(unit: Unit, node: Node, code: str) -> str:
-    """Return the URL for pyjms, where it can be told from the one of the provider."""
+    """Return the URL for pyjms, if it can be derived from the provider's."""
     # The URL is often a constant of the class, and can be translated only if its text is known.
     code = _constant(unit, node, code)
     if not (code.startswith('"') and code.endswith('"')):
@@ -519,9 +519,9 @@ def _url(unit: Unit, node: Node, code: str) -> str:
             )
         elif any(each.lower() not in _HARMLESS for each in options):
             unit.check(node, f"the options of {url}", "they are ActiveMQ's: docs/how-to/stomp.md has those of pyjms")
-        # Options of ActiveMQ's URLs mean nothing to pyjms and are left out.
+        # Options of ActiveMQ's URLs have no meaning for pyjms and are left out.
         return quoted(f"vm://{parts.netloc}")
-    # The first host only: a failover URL has several, which the finding tells.
+    # The first host only: a failover URL has several, which the finding reports.
     found = _HOST.search(url)
     made = (
         f"{'stomps' if 'ssl' in url or 'amqps' in url else 'stomp'}://{found['host'] if found else 'localhost'}:61613"

@@ -1,4 +1,4 @@
-"""Expressions of Java in Python, one function for each type of node; variables, fields and elements among them."""
+"""Translates Java expressions, one function for each type of node; including variables, fields and elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyjms.porting.table import EXPRESSIONS, condition, expression, is_expressio
 from pyjms.porting.types import find_members, type_named, unknown_class_advice
 from pyjms.porting.unit import ClassInfo, FieldInfo, MethodScope, Unit, Variable
 
-# Which of Python's exceptions a `catch` of Java stands for.
+# The Python exceptions that a Java `catch` corresponds to.
 
 _CAUGHT: Final = {
     "java.lang.Throwable": "(Exception, java.Error)",
@@ -45,11 +45,11 @@ _CAUGHT: Final = {
     "java.lang.ArithmeticException": "ArithmeticError",
     "java.io.IOException": "OSError",
 }
-"""Where Python raises exceptions of its own, or where `except` has another word."""
+"""Cases in which Python raises its own exceptions, or `except` needs another name."""
 
 
 def caught_code(unit: Unit, kind: Type, node: Node) -> str:
-    """Return what stands after ``except``."""
+    """Return the code after ``except``."""
     return _CAUGHT.get(kind.name) or unit.class_code(kind.name, node)
 
 
@@ -59,11 +59,11 @@ Translate = Callable[[Unit, Node], Expr]
 
 
 def binary_expression(unit: Unit, node: Node, translate: Translate) -> Expr:
-    """Return ``left operator right``; a chain of ``+`` with texts is put together at once."""
+    """Return ``left operator right``; a chain of ``+`` with texts is translated as a whole."""
     operator = text_of(needed(node, "operator"))
     left_node, right_node = needed(node, "left"), needed(node, "right")
     if operator == "+":
-        # The whole chain at once: pairs would make one f-string within the other.
+        # The whole chain at once: pairs would nest one f-string in another.
         parts = _sum(unit, node, translate)
         if any(expr.type == STRING for expr, _ in parts):
             return _text(unit, parts)
@@ -81,7 +81,7 @@ def _sum(unit: Unit, node: Node, translate: Translate) -> list[tuple[Expr, Node]
 
 
 def _text(unit: Unit, parts: list[tuple[Expr, Node]]) -> Expr:
-    """Return a chain in which a text occurs: what comes before it is added as numbers."""
+    """Return a chain that contains a text: the operands before it are added as numbers."""
     first = next(place for place, (expr, _) in enumerate(parts) if expr.type == STRING)
     # Operands before the first text are added as numbers: `1 + 2 + "a"` is "3a" (JLS §15.18.1).
     start = max(first - 1, 0)
@@ -94,7 +94,7 @@ def _text(unit: Unit, parts: list[tuple[Expr, Node]]) -> Expr:
 
 
 def apply(unit: Unit, operator: str, left: Expr, right: Expr, node: Node) -> Expr:
-    """Return the value of two operands."""
+    """Return the value of an operation on two operands."""
     if operator in {"==", "!="}:
         return compare_equal(unit, operator, left, right, node)
     if operator == "+" and STRING in {left.type, right.type}:
@@ -126,7 +126,7 @@ def _compared(left: Expr, operator: str, right: Expr) -> Expr:
 
 
 def compare_equal(unit: Unit, operator: str, left: Expr, right: Expr, node: Node) -> Expr:
-    """Return ``left == right``, or ``!=``: of numbers their values, of objects whether they are one."""
+    """Return ``left == right``, or ``!=``: numbers compare by value, objects by identity."""
     if "null" in {left.type.name, right.type.name}:
         other = left if right.type.name == "null" else right
         return Expr(binary(other.code, "is" if operator == "==" else "is not", "None"), BOOLEAN)
@@ -139,8 +139,8 @@ def compare_equal(unit: Unit, operator: str, left: Expr, right: Expr, node: Node
             return _compared(left, operator, right)
         raise Unportable(node, f"{left.type} {operator} {right.type}")
     for each in (left, right):
-        # Java compares identities here, which depend on its caches of boxes and
-        # literals; neither `==` nor `is` gives the same.
+        # Java compares identities here, which depend on its caches of boxes and literals; neither `==` nor `is` is
+        # equivalent.
         if each.type == STRING or each.type.name in BOXES or each.type.name in _MAY_BE_VALUES:
             raise Unportable(
                 node,
@@ -183,7 +183,7 @@ def _divide(left: Expr, right: Expr, kind: Type) -> Expr:
     # With no negative operand, rounding down and rounding towards zero are the same.
     if _is_plain(left, right):
         return Expr(binary(left.code, "//", right.code), kind, (0, left.limits[1]))
-    # The least int divided by -1 leaves the range, so the quotient is cut as well.
+    # The least int divided by -1 leaves the range, so the quotient is wrapped as well.
     most = max(abs(each) for each in left.limits)
     return cut(
         f"java.int_divide({left.code}, {right.code})", kind, -most, most if right.limits[0] <= -1 else left.limits[1]
@@ -202,7 +202,7 @@ def _remainder(left: Expr, right: Expr, kind: Type) -> Expr:
 def _bits(operator: str) -> Callable[[Expr, Expr, Type], Expr]:
     def combine(left: Expr, right: Expr, kind: Type) -> Expr:
         low_high = None
-        # With an operand that is not negative the result lies between 0 and it, whatever the other one is.
+        # With a non-negative operand the result lies between 0 and it, whatever the other operand is.
         if operator == "&" and (masks := [each.limits[1] for each in (left, right) if each.limits[0] >= 0]):
             low_high = 0, min(masks)
         return Expr(binary(left.code, operator, right.code), kind, low_high)
@@ -228,7 +228,7 @@ def _shifted(left: Expr, operator: str, right: Expr, node: Node) -> Expr:
     right = as_number(right, promoted(right.type, INT))
     bits = 64 if kind.name == "long" else 32
     low, high = right.limits
-    # Java takes the lowest five or six bits of the distance (JLS §15.19); Python refuses a negative one.
+    # Java takes the lowest five or six bits of the distance (JLS §15.19); Python raises for a negative one.
     by = right.code if low >= 0 and high < bits else binary(right.code, "&", str(bits - 1))
     if operator == "<<":
         if low == high and 0 <= low < bits:
@@ -256,7 +256,7 @@ def _floating(left: Expr, operator: str, right: Expr, kind: Type, node: Node) ->
         code = f"java.divide({left.code}, {right.code})"
     else:
         code = binary(left.code, operator, right.code)
-    # Python computes in 64 bits: each result of float is rounded to 32.
+    # Python computes with 64 bits: each float result is rounded to 32.
     return Expr(f"java.as_single({code})" if kind.name == "float" else code, kind, known=True)
 
 
@@ -289,7 +289,7 @@ def unary_operation(unit: Unit, operator: str, value: Expr, node: Node) -> Expr:
 
 
 def operand_code(expr: Expr) -> str:
-    """Return the code so that a dot may follow."""
+    """Return the code in a form that a dot may follow."""
     return as_operand(expr.code)
 
 
@@ -306,7 +306,7 @@ def _unary(unit: Unit, node: Node) -> Expr:
     operand, operator = needed(node, "operand"), text_of(needed(node, "operator"))
     if operator == "-" and operand.type == "decimal_integer_literal":
         value = LITERALS["decimal_integer_literal"](unit, operand)
-        # As one literal: 2147483648 alone is no int, and would be cut before the minus.
+        # As one literal: 2147483648 alone is no int, and would be wrapped before the minus.
         return Expr(f"-{value.code}", value.type, (-value.limits[0], -value.limits[1]))
     return unary_operation(unit, operator, expression(unit, operand), node)
 
@@ -325,7 +325,7 @@ def _conditional(unit: Unit, node: Node, target: Type | None) -> Expr:
     asked = condition(unit, needed(node, "condition"))
     if target is not None and not target.is_primitive:
         one, other = (expression(unit, needed(node, each)) for each in ("consequence", "alternative"))
-        # Two numbers are promoted to one type first (JLS §15.25.2), even where an Object is wanted.
+        # Two numbers are promoted to one type first (JLS §15.25.2), even if the target is an Object.
         if not (unboxed(one).type.is_number and unboxed(other).type.is_number):
             one, other = convert(unit, one, target, node), convert(unit, other, target, node)
             return _chosen(asked, one, other, target)
@@ -390,12 +390,12 @@ def _instanceof(unit: Unit, node: Node) -> Expr:
     kind = unit.find_type(right)
     name = child(node, "name")
     if name is not None:
-        # Declared in the block around: Java knows the variable wherever the condition holds.
+        # Declared in the enclosing block: in Java the variable is in scope wherever the condition holds.
         kept = unit.declare(text_of(name), kind, known=True)
         code = f"({kept.python} := {value.code})"
     else:
         code = value.code
-    # `isinstance` would say yes for int where Long is asked for, and for a char where String is.
+    # `isinstance` would accept an int for Long, and a char for String.
     if (kind.name in BOXES or (kind == STRING and value.type != STRING)) and not kind.dims:
         return Expr(f'java.is_box("{kind.name}", {code})', BOOLEAN)
     if kind == Type("byte", (), 1):
@@ -425,20 +425,20 @@ def element_code(array: Expr, index: Expr) -> str:
     if index.within == array.code:
         return f"{as_operand(array.code)}[{index.code}]"
     code = f"ord({index.code})" if index.type.name == "char" else index.code
-    # A negative index counts from the end in Python; in Java it is an error.
+    # A negative index counts from the end in Python; in Java it is an error
     return f"java.at({array.code}, {code})"
 
 
 @is_expression("assignment_expression")
 def _assignment(unit: Unit, node: Node) -> Expr:
-    """Return an assignment as a value: of a local variable."""
+    """Return an assignment to a local variable as a value."""
     place = place_of(unit, needed(node, "left"))
     value = assigned_value(unit, node, place)
     return place.store(value, node)
 
 
 def assigned_value(unit: Unit, node: Node, place: Place) -> Expr:
-    """Return what an assignment, also a compound one, assigns."""
+    """Return the value that an assignment, also a compound one, assigns."""
     operator, right = text_of(needed(node, "operator")), needed(node, "right")
     if operator == "=":
         return value_for(unit, right, place.type)
@@ -485,7 +485,7 @@ _TIMES: Final = {"size": (0, (1 << 31) - 1), "time": (0, 1 << 50), "nanos": (0, 
 
 @dataclass(slots=True)
 class Place:
-    """Something that can be assigned."""
+    """An assignable expression."""
 
     code: str
     type: Type
@@ -498,7 +498,7 @@ class Place:
     known: bool = False
     """Whether it is never null."""
     is_nested: bool = False
-    """Whether it is an element of an array that is an expression itself, such as an element of another one."""
+    """Whether it is an element of an array that is itself an expression, such as an element of another array."""
 
     def assigned(self, code: str) -> str:
         """Return the line that assigns a value."""
@@ -507,8 +507,8 @@ class Place:
         return f"{self.target()} = {self.stored(code)}"
 
     def read(self, node: Node | None = None) -> Expr:
-        """Return the present value, where assigning it evaluates nothing twice."""
-        # A compound assignment names its place twice in Python; Java evaluates it once (JLS §15.26.2).
+        """Return the present value, if assigning it evaluates nothing twice."""
+        # A compound assignment contains its target twice in Python; Java evaluates it once (JLS §15.26.2).
         if self.element and node is not None and not all(_is_simple(each) or is_pure(each) for each in self.element):
             raise Unportable(node, "a compound assignment to an element", "write it as two statements")
         if self.field and node is not None and not _is_simple(self.field[0]):
@@ -517,19 +517,19 @@ class Place:
         return Expr(code, self.type, self.limits)
 
     def target(self) -> str:
-        """Return what stands on the left of ``=``."""
+        """Return the left side of ``=``."""
         if self.element is None:
             return self.code
         return f"{as_operand(self.element[0])}[{self.element[1]}]"
 
     def stored(self, code: str) -> str:
-        """Return what an array of bytes takes, whose elements have no sign in Python."""
+        """Return the value to store in a byte array, whose elements are unsigned in Python."""
         return f"{binary(code, '&', '0xFF')}" if self.element and self.type == Type("byte") else code
 
     def store(self, value: Expr, node: Node) -> Expr:
         """Return an assignment as an expression."""
         if self.variable is not None:
-            # The walrus takes a plain name only, so fields and bytes have no such form.
+            # The walrus takes only a plain name, so fields and bytes have no such form.
             return Expr(f"({self.code} := {value.code})", self.type, value.range, value.known)
         if self.element is not None and self.type != Type("byte"):
             array, index = self.element
@@ -552,7 +552,7 @@ class Place:
         if prefix:
             least, most = LIMITS[self.type.name]
             return Expr(made, self.type, (low + by, high + by) if least <= low + by and high + by <= most else None)
-        # `x++` has the value before: it is computed back from the new one, as no temporary name is at hand.
+        # `x++` has the former value: it is computed from the new one, as no temporary name is available.
         return cut(f"{made} {back} 1", self.type, low, high)
 
 
@@ -564,32 +564,32 @@ _SIMPLE: Final = re.compile(r"(?:[\w.\[\], %+*-]|(?<!\w)\(|\))*")
 
 
 def read_variable(unit: Unit, name: str) -> Variable | None:
-    """Return the local variable of a name, and have a function around keep it where it must."""
+    """Return the local variable of a name, and capture it in an enclosing function if necessary."""
     scope = unit.scope
     found = scope.find(name) if scope else None
     if found is not None and found.scope is not scope and found.in_loop:
         inner: MethodScope | None = scope
-        # The outermost function that crosses into the variable's method keeps it; those inside see that copy.
+        # The outermost function that crosses into the variable's method captures it; nested ones see that copy.
         while inner is not None and inner.above is not found.scope:
             inner = inner.above
         if inner is not None:
-            # A variable that comes again in each round is captured by value; Python's closure would see the last one.
+            # A variable that is new in each iteration is captured by value; Python's closure would see the last one.
             inner.kept[found.python] = found.python
     return found
 
 
 def alias_of(info: ClassInfo) -> str:
-    """Return what the object around is called in a class that stands in a method."""
+    """Return the name of the enclosing object in a local class."""
     depth, current = 0, info
     while current.outer is not None:
-        # Only classes in methods need an alias; members go by `.outer`.
+        # Only local classes need an alias; members use `.outer`.
         depth += current.in_method
         current = current.outer
     return "outer" if depth == 1 else f"outer_{depth}"
 
 
 def holder(unit: Unit, has: ClassInfo, node: Node) -> str:
-    """Return the code of the object of a class, around or in which the program is."""
+    """Return the code of the object of an enclosing class, or of the class itself."""
     assert unit.scope is not None
     info: ClassInfo | None = unit.scope.info
     code = "self"
@@ -613,7 +613,7 @@ def _is_in_object(scope: MethodScope) -> bool:
 
 
 def around(unit: Unit) -> list[ClassInfo]:
-    """Return the class that the program is in, and those around it."""
+    """Return the present class and its enclosing classes."""
     found: list[ClassInfo] = []
     info = unit.scope.info if unit.scope else unit.class_stack[-1] if unit.class_stack else None
     while info is not None:
@@ -638,7 +638,7 @@ def _field_place(unit: Unit, field: FieldInfo, object_code: str | None, has: Cla
 
 
 def place_of(unit: Unit, node: Node) -> Place:
-    """Return what an assignment assigns to. Raises `Unportable`."""
+    """Return the target of an assignment. Raises `Unportable`."""
     if node.type == "identifier":
         name = text_of(node)
         variable = read_variable(unit, name)
@@ -690,7 +690,7 @@ def _place_of_access(unit: Unit, node: Node) -> Place:
 
 
 def class_named(unit: Unit, node: Node) -> str | None:
-    """Return the class that an expression names, where it names none that has a value."""
+    """Return the class that an expression names, unless the name has a value."""
     if node.type == "identifier":
         name = text_of(node)
         if read_variable(unit, name) or any(unit.find_field(info, name) for info in around(unit)):
@@ -702,7 +702,7 @@ def class_named(unit: Unit, node: Node) -> str | None:
         begin = class_named(unit, first) if first.type == "identifier" else None
         if begin is None:
             return None
-        # By Java's naming convention this is a package and a class in it.
+        # by Java's naming convention this is a package with a class
         if begin.islower() and text_of(needed(node, "field"))[:1].isupper() and not unit.knows(begin):
             return unit.find_class(text_of(node), node)  # with its package
     else:
@@ -768,7 +768,7 @@ def _constant(template: str | None, kind: Type) -> tuple[int, int] | None:
 
 
 def range_named(flag: str | None) -> tuple[int, int] | None:
-    """Return the range that a flag of the tables stands for."""
+    """Return the range for a flag of the tables."""
     return _TIMES.get(flag or "")
 
 
@@ -798,8 +798,8 @@ def is_assigned(name: str, within: Node) -> bool:
 
 
 def range_of_variable(name: str, within: Node, initial: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return the range of a local variable, from that of what it is declared with; None: any value."""
-    # A variable without a known first value may have any.
+    """Return the range of a local variable, from that of its initial value; None: any value."""
+    # A variable without a known initial value may have any.
     if initial is None:
         return None
     changes = _changes(name, within)
@@ -809,14 +809,14 @@ def range_of_variable(name: str, within: Node, initial: tuple[int, int] | None) 
 
 
 def _counted(changes: set[str], initial: tuple[int, int]) -> tuple[int, int] | None:
-    # An assignment may bring any value; counting takes a thousand million steps to leave an int.
+    # An assignment may give any value; counting takes a thousand million steps to leave an int.
     if "=" in changes or not -_COUNT < initial[0] <= initial[1] < _COUNT:
         return None
     return initial[0] if "--" not in changes else -2 * _COUNT + 2, initial[1] if "++" not in changes else 2 * _COUNT - 2
 
 
 def range_of_field(field: FieldInfo) -> tuple[int, int] | None:
-    """Return the range of a private or constant field that is declared with a number, or counts from 0."""
+    """Return the range of a private or constant field that is initialized with a number, or counts from 0."""
     if field.type is None or field.type.name not in {"int", "long"} or field.type.dims:
         return None
     # Another class may assign any other field.

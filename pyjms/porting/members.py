@@ -32,7 +32,7 @@ from pyjms.porting.unit import (
 
 
 def parameters(unit: Unit, method: MethodInfo) -> list[str]:
-    """Return the names of the parameters, which are known from then on."""
+    """Return the names of the parameters, and declare them."""
     unit.fill_signature(method)
     names = []
     for each, kind in zip(children(needed(method.node, "parameters")), method.params, strict=False):
@@ -42,25 +42,25 @@ def parameters(unit: Unit, method: MethodInfo) -> list[str]:
 
 
 def method_lines(unit: Unit, info: ClassInfo, node: Node, written: set[str]) -> list[str]:
-    """Return a method, with all of its name where there are several."""
+    """Return a method, together with all overloads."""
     method = next(each for each in info.methods if each.node == node)
     if method.by_types:
         return _one_method(unit, info, method, method.python)
-    # Overloads are written together where the first of them stands.
+    # Overloads are written where the first of them is declared.
     if method.name in written:
         return []
     own = [each for each in info.named(method.name) if not each.by_types]
     everywhere = [each for above in unit.lineage(info) for each in above.named(method.name) if not each.by_types]
     for each in everywhere:
         unit.fill_signature(each)
-    # Python has one method of a name: an inherited overload of other types would be hidden, and called wrongly.
+    # Python has one method per name: an inherited overload of other types would be hidden, and called wrongly.
     if any(_is_other_overload(each, mine) for mine in own for each in everywhere):
         error = Unportable(
             node, f"overloads of {method.name} that the number of arguments does not tell apart", "rename them"
         )
         lines = left_out(unit, node, error)
         return [f"def {method.python}(self, *args):", *indented(lines), ""]
-    # The usual case: one method of that name in the whole line of classes needs no dispatch.
+    # The usual case: one method of that name in the class and its superclasses needs no dispatch.
     if len({len(each.params) for each in everywhere}) == 1 and len(own) == 1:
         return _one_method(unit, info, method, method.python)
     written.add(method.name)
@@ -68,7 +68,7 @@ def method_lines(unit: Unit, info: ClassInfo, node: Node, written: set[str]) -> 
 
 
 def _overloads(unit: Unit, info: ClassInfo, name: str, own: list[MethodInfo]) -> list[str]:
-    """Return methods of one name, told apart by the number of arguments."""
+    """Return the methods of one name, dispatched by the number of arguments."""
     lines, table = list[str](), list[tuple[int, str]]()
     counts = [len(each.params) for each in own]
     static = own[0].is_static
@@ -86,7 +86,7 @@ def _overloads(unit: Unit, info: ClassInfo, name: str, own: list[MethodInfo]) ->
             continue
         lines.extend(_one_method(unit, info, each, f"_{name}_{count}"))
         table.append((count, f"return {info.path}._{name}_{count}({'' if static else 'self, '}*args)"))
-    # A count of arguments that this class does not know belongs to a class above.
+    # A number of arguments that this class does not have belongs to a superclass.
     otherwise = f"return super().{own[0].python}(*args)" if info.superclass and not static else "raise TypeError(args)"
     head = ["@staticmethod", f"def {own[0].python}(*args):"] if static else [f"def {own[0].python}(self, *args):"]
     return [*lines, *head, *indented(dispatch(table, otherwise)), ""]
@@ -105,8 +105,8 @@ def _one_method(unit: Unit, info: ClassInfo, method: MethodInfo, name: str) -> l
         if has_modifier(node, "synchronized"):
             held = unit.class_code(info.full_name, node) if method.is_static else "self"
             body = [f"with java.synchronized({held}):", *indented(body)]
-        # A default value keeps a variable as it is now: Java captures values,
-        # Python looks them up when the function runs.
+        # A default value captures a variable's present value: Java captures values, Python looks them up when the
+        # function runs.
         kept = [f"{each}={each}" for each in scope.kept]
     # Java starts the first class with a `main`; nested ones are started by name only.
     if method.name == "main" and method.is_static and len(params) == 1 and info.outer is None:
@@ -118,7 +118,9 @@ def _one_method(unit: Unit, info: ClassInfo, method: MethodInfo, name: str) -> l
 
 
 def _is_other_overload(above: MethodInfo, own: MethodInfo) -> bool:
-    """Whether a method above has as many parameters of other types: Java has both, and Python would have the lower one."""
+    """Whether an inherited method has the same number of parameters with other types: Java has both, while Python's
+    subclass method would hide it.
+    """
     if above.owner is own.owner or len(above.params) != len(own.params) or above.is_static or own.is_static:
         return False
     pairs = zip(above.params, own.params, strict=True)
@@ -129,7 +131,7 @@ def _is_other_overload(above: MethodInfo, own: MethodInfo) -> bool:
 
 
 def _is_parameter(method: MethodInfo, place: int) -> bool:
-    """Whether a parameter has a type that is a parameter itself, as of a generic interface."""
+    """Whether a parameter's type is a type parameter, as in a generic interface."""
     node = children(needed(method.node, "parameters"))[place]
     kind = child(node, "type")
     declared = child(method.owner.node, "type_parameters")
@@ -138,7 +140,7 @@ def _is_parameter(method: MethodInfo, place: int) -> bool:
 
 
 def dispatch(table: list[tuple[int, str]], otherwise: str) -> list[str]:
-    """Return what tells overloads apart by the number of their arguments."""
+    """Return the code that dispatches overloads by the number of arguments."""
     lines = []
     for count, line in table:
         lines += [
@@ -149,7 +151,7 @@ def dispatch(table: list[tuple[int, str]], otherwise: str) -> list[str]:
 
 
 def _for_python(method: MethodInfo) -> list[str]:
-    """Return what has Python call a method that Java knows by its name."""
+    """Return aliases under which Python itself calls a Java method."""
     count = len(method.params)
     if (method.name, count) == ("equals", 1):
         # Collections of Python compare by `__eq__`, Java's by `equals`.
@@ -181,7 +183,9 @@ _EARLY: Final = (
 
 
 def injected_fields(unit: Unit, info: ClassInfo, node: Node) -> list[str]:
-    """Return the fields of a declaration that a container would fill: a look-up for `@Resource`, else what raises when it is read."""
+    """Return the fields of a declaration that a container would fill: a look-up for `@Resource`; others raise when they
+    are read.
+    """
     lines: list[str] = []
     for field in _declared(info, node):
         found = _filler(node)
@@ -195,7 +199,7 @@ def injected_fields(unit: Unit, info: ClassInfo, node: Node) -> list[str]:
             unit.check(
                 found, "names of JNDI", "keep jndi.properties, with another URL in it: docs/how-to/porting.md, JNDI"
             )
-            # Looked up at the first use: the broker need not be there when the module is imported.
+            # Looked up at the first use: the broker need not be running when the module is imported.
             lines.append(f"{field.python} = java.looked_up(lambda: InitialContext().lookup({quoted(name)}))")
             continue
         what = f"the annotation {text_of(found)[:60]}"
@@ -231,21 +235,21 @@ def _filler(node: Node) -> Node | None:
 
 
 def _resource_name(unit: Unit, info: ClassInfo, annotation: Node, field: FieldInfo) -> str | None:
-    """Return the name that a resource is looked up by: as the annotation says, else that of the field."""
+    """Return the look-up name of a resource: the annotation's, or the field's."""
     if annotation_name(annotation) != "Resource":
         return None
     with unit.within(MethodScope(annotation, info, is_static=True)):
-        # `lookup` names the resource itself, `mappedName` does so for one product, and `name` is that of the reference.
+        # `lookup` names the resource itself, `mappedName` does so for one product, and `name` is the reference's.
         for key in ("lookup", "mappedName", "name"):
             given = argument_of(annotation, key)
             if given is not None:
                 return constant_text(unit, given)
-    # Without a name the container uses that of the field.
+    # Without a name the container uses the field's.
     return field.name
 
 
 def enum_constant(unit: Unit, info: ClassInfo, node: Node) -> None:
-    """Have a constant of an enum be made when all classes are there."""
+    """Add a constant of an enum to the code that runs after all classes."""
     name = text_of(needed(node, "name"))
     field = info.fields[name]
     with unit.within(MethodScope(node, info, is_static=True)):
@@ -256,12 +260,12 @@ def enum_constant(unit: Unit, info: ClassInfo, node: Node) -> None:
             made = (
                 f"java.not_ported_field({quoted(f'{unit.file.name}:{error.node.start_point.row + 1}: {error.what}')})"
             )
-        # After the class statement, as a constant is an object of the class in which it stands.
+        # After the class statement, as a constant is an object of its class.
         unit.enum_lines.extend([*unit.before, f"{info.path}.{field.python} = {made}"])
 
 
 def _constant_made(unit: Unit, info: ClassInfo, node: Node, name: str) -> str:
-    """Return what makes a constant of an enum. Raises `Unportable`."""
+    """Return the code that makes a constant of an enum. Raises `Unportable`."""
     if info.in_method:
         raise Unportable(node, "an enum in a method")
     listed = child(node, "arguments")
@@ -279,7 +283,7 @@ def _constant_made(unit: Unit, info: ClassInfo, node: Node, name: str) -> str:
 
 
 def constant_class(unit: Unit, info: ClassInfo, node: Node) -> str:
-    """Return the name of the class of a constant that has members of its own, which is written before the constants."""
+    """Return the class of a constant with its own members; it is written before the constants."""
     inner = class_of(node, unit.file, info, in_method=True)
     inner.name = f"_{info.name}_{text_of(needed(node, 'name'))}"
     inner.superclass = Type(info.full_name)
@@ -290,7 +294,7 @@ def constant_class(unit: Unit, info: ClassInfo, node: Node) -> str:
 
 
 def static_fields(unit: Unit, info: ClassInfo, node: Node) -> list[str]:
-    """Return the constants of a declaration; what its other static fields begin with is done when all classes are there."""
+    """Return the constants of a declaration; other static fields are initialized after all classes."""
     lines: list[str] = []
     if _filler(node) is not None:
         return lines
@@ -314,7 +318,7 @@ def _static_field(unit: Unit, info: ClassInfo, field: FieldInfo, node: Node) -> 
     with unit.within(MethodScope(node, info, is_static=True)):
         try:
             code = value_for(unit, value, found.type).code if value is not None else default_of(found.type)
-            # A literal needs no other class and may stand in the class; all else runs when all classes are there.
+            # A literal needs no other class and may be in the class; all other values are set after all classes.
             if value is None or value.type in _NO_STATICS or is_constant(code):
                 return [f"{field.python} = {code}"]
             if value is not None and _runs_code(unit, value):
@@ -329,11 +333,11 @@ def _static_field(unit: Unit, info: ClassInfo, field: FieldInfo, node: Node) -> 
 
 
 def static_block(unit: Unit, info: ClassInfo, node: Node) -> None:
-    """Have a static initializer be done when all classes are there."""
+    """Add a static initializer to the code that runs after all classes."""
     if info.in_method:
         raise Unportable(node, "a static initializer of a class in a method")
     unit.check(node, "a static initializer", _EARLY)
-    # A part that was left out raises: within an initializer that happens at the import, and stops the whole module.
+    # A left-out part raises: in an initializer that happens at the import, and stops the whole module.
     lost = len(unit.untranslated)
     with unit.within(MethodScope(node, info, is_static=True)):
         lines = body_of(unit, children(node)[0])
@@ -347,7 +351,7 @@ def static_block(unit: Unit, info: ClassInfo, node: Node) -> None:
 
 
 def field_lines(unit: Unit, info: ClassInfo) -> list[str]:
-    """Return what the fields of an object begin with."""
+    """Return the initial values of an object's fields."""
     lines = list[str]()
     for node in members(info.body) if info.body else ():
         if node.type == "block":
@@ -375,7 +379,7 @@ def _field(unit: Unit, info: ClassInfo, field: FieldInfo, node: Node) -> list[st
 
 
 def _runs_code(unit: Unit, node: Node) -> bool:
-    """Whether a value is made by the program's own code."""
+    """Whether a value is computed by the program's own code."""
     if node.type == "object_creation_expression":
         return unit.class_info(unit.find_class(text_of(needed(node, "type")).partition("<")[0], node)) is not None
     if node.type == "method_invocation" and child(node, "object") is None:
@@ -387,7 +391,9 @@ def _runs_code(unit: Unit, node: Node) -> bool:
 
 
 def constructors(unit: Unit, info: ClassInfo, obstacle: Unportable | None) -> list[str]:
-    """Return ``__init__``: of one constructor, of several, or of none; `obstacle` is why no object can be made."""
+    """Return ``__init__``: of one constructor, of several, or of none; `obstacle`: the reason why no object can be
+    made.
+    """
     own = info.named("")
     for each in own:
         unit.fill_signature(each)
@@ -401,7 +407,7 @@ def constructors(unit: Unit, info: ClassInfo, obstacle: Unportable | None) -> li
 
 
 def _told_apart(unit: Unit, info: ClassInfo, own: list[MethodInfo], obstacle: Unportable | None) -> list[str]:
-    """Return ``__init__``, of constructors that the number of their arguments tells apart."""
+    """Return ``__init__``, which dispatches to constructors by the number of arguments."""
     if len(own) < 2:
         return _constructor(unit, info, own[0] if own else None, "__init__", obstacle)
     lines: list[str] = []
@@ -410,7 +416,7 @@ def _told_apart(unit: Unit, info: ClassInfo, own: list[MethodInfo], obstacle: Un
         if counts.count(len(each.params)) == 1 and not each.variadic:
             lines.extend(_constructor(unit, info, each, f"_init_{len(each.params)}", obstacle))
     table = []
-    shift = 0 if info.is_static and info.kind != "enum" else 1  # the object around, or the name, comes first
+    shift = 0 if info.is_static and info.kind != "enum" else 1  # the enclosing object, or the name, comes first
     for count in dict.fromkeys(counts):
         if counts.count(count) == 1:
             table.append((count + shift, f"{info.path}._init_{count}(self, *args)"))
@@ -451,13 +457,13 @@ def _constructor(
         if obstacle is not None:
             above = left_out(unit, obstacle.node.children[0], obstacle)[-1:]
         is_this = first is not None and text_of(children(first)[0]) == "this"
-        # With `this(…)` the other constructor initialises the fields; doing it
-        # here, too, would undo its work (JLS §12.5).
+        # With `this(…)` the other constructor initialises the fields; doing it here, too, would undo its work (JLS
+        # §12.5).
         fields = [] if is_this else field_lines(unit, info)
         body = block_lines(unit, rest) if rest else []
-        # The order of JLS §12.5: the constructor above, the fields in their order, then the body.
+        # The order of JLS §12.5: the superclass constructor, the fields in their order, then the body.
         lines = [*above, *_without_defaults(fields, body), *body]
-        # Known after the bodies: a method may use the object around.
+        # Known after the bodies: a method may use the enclosing object.
         needs_outer = info.full_name in unit.needs_outer or not info.is_static
         kept = [f"{each}={each}" for each in scope.kept]
     if info.kind == "enum":
@@ -468,7 +474,7 @@ def _constructor(
     if method is None and not needs_outer and not kept:
         if not lines:
             return []
-        # Python calls the constructor above by itself when the class has none.
+        # Python calls the superclass constructor by itself when the class has none.
         if lines in (["super().__init__()"], ["super().__init__(constant)"]):
             return []
         if lines[:1] == ["super().__init__()"] and info.node.type == "object_creation_expression":
@@ -478,7 +484,7 @@ def _constructor(
 
 
 def _above(unit: Unit, info: ClassInfo, first: Node | None, method: MethodInfo | None) -> list[str]:
-    """Return the call of another constructor: ``super(…)``, written or not, or ``this(…)``."""
+    """Return the call of another constructor: ``super(…)``, explicit or not, or ``this(…)``."""
     if first is not None and text_of(children(first)[0]) == "this":
         arguments = given(unit, needed(first, "arguments"))
         found = unit.find_methods(info, "", len(arguments))
@@ -516,7 +522,7 @@ def _above(unit: Unit, info: ClassInfo, first: Node | None, method: MethodInfo |
 
 
 def _without_defaults(fields: list[str], body: list[str]) -> list[str]:
-    """Leave out what fields have at first where the constructor begins with something better."""
+    """Remove initial values of fields that the constructor assigns at its start."""
     assigned = set()
     for line in body:
         match = _ASSIGNED.fullmatch(line)
@@ -548,7 +554,7 @@ _WITHOUT_BASE: Final = frozenset(
 
 
 def resolve_supers(unit: Unit, info: ClassInfo) -> None:
-    """Find what a class extends and implements, and so for those in it."""
+    """Resolve the supertypes of a class and of its nested classes."""
     unit.class_stack.append(info.outer or info)
     try:
         if info.super_node is not None:
@@ -557,17 +563,17 @@ def resolve_supers(unit: Unit, info: ClassInfo) -> None:
         if info.kind == "enum" and info.node.type == "enum_declaration":
             info.superclass = Type("java.lang.Enum")
     finally:
-        # In a `finally`: an unknown supertype raises, and the caller goes on with the next class.
+        # In a `finally`: an unknown supertype raises, and the caller continues with the next class.
         unit.class_stack.pop()
     for each in info.nested.values():
         resolve_supers(unit, each)
 
 
 def separate(unit: Unit, info: ClassInfo) -> None:
-    """Give what a class has for itself, beside members of the same name above it, names of its own.
+    """Rename private members and fields of a class that have the name of an inherited member.
 
-    Java keeps two fields apart, and calls a private method of the class that calls it: in Python the lower one would hide
-    the other.
+    Java has two separate fields, and calls a private method of the calling class: in Python the subclass member would
+    hide the other.
     """
     above = [each for each in unit.lineage(info) if each is not info]
     for field in info.fields.values():
@@ -624,12 +630,11 @@ def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:
         if above is None or above.name in _WITHOUT_BASE:
             continue
         own = unit.class_info(above.name)
-        # Both stand in one class body, which is not finished while its nested
-        # classes are made: only the bare name exists.
+        # Both are in one class body, which is unfinished while its nested classes are made: only the bare name exists.
         if own is not None and own.outer is not None and own.outer is info.outer and not info.in_method:
             codes.append(own.name)
         elif own is not None and own is info.outer and not info.in_method:
-            # Python makes the nested class while the one around does not exist yet.
+            # Python makes the nested class before the enclosing one exists.
             return "", Unportable(info.node, f"{info.name} extends the class around it", "move it out of that class")
         else:
             try:
@@ -646,13 +651,13 @@ def _is_transient(field: FieldInfo) -> bool:
 
 
 def _state(fields: list[FieldInfo]) -> list[str]:
-    """Return what has pickle leave out fields that are transient."""
+    """Return the code by which pickle leaves out transient fields."""
     defaults = ", ".join(f"{quoted(each.python)}: {default_of(each.type or OBJECT)}" for each in fields)
     return ["def __getstate__(self):", f"    return {{**self.__dict__, {defaults}}}", ""]
 
 
 def _leading(lines: list[str]) -> list[str]:
-    """Return the constants at the top of a class, with comments among them."""
+    """Return the constants at the top of a class, with the comments among them."""
     place = 0
     for number, line in enumerate(lines):
         if line.startswith(("def ", "class ", "@")):
@@ -663,7 +668,7 @@ def _leading(lines: list[str]) -> list[str]:
 
 
 def _add_apart(lines: list[str], more: list[str]) -> None:
-    """Add a method or a class, with an empty line before it, and before its comments."""
+    """Add a method or a class, with an empty line before it and its comments."""
     place = len(lines)
     # Comments in front of a member belong to it.
     while place and lines[place - 1].startswith("#"):
@@ -674,7 +679,7 @@ def _add_apart(lines: list[str], more: list[str]) -> None:
 
 
 class _Body:
-    """The members of one class, while they are written."""
+    """Collects the members of one class."""
 
     def __init__(self, unit: Unit, info: ClassInfo, obstacle: Unportable | None) -> None:
         self._unit = unit
@@ -683,7 +688,7 @@ class _Body:
         self._written: set[str] = set()
 
     def lines(self) -> list[str]:
-        """Return all members, in the order of the source; constructors and what fields begin with as ``__init__``."""
+        """Return all members, in the order of the source; constructors and initial values of fields as ``__init__``."""
         unit, info = self._unit, self._info
         lines: list[str] = []
         for node in members(info.body) if info.body else ():
@@ -734,12 +739,12 @@ class _Body:
         inner = info.nested.get(text_of(named)) if named else None
         if inner is None or inner.name in self._written:
             return []
-        # Marked before its siblings are written, which may refer to it in a circle.
+        # Marked before its siblings are written, which may refer to it in a cycle.
         self._written.add(inner.name)
         lines: list[str] = []
         for above in (inner.superclass, *inner.interfaces):
             sibling = unit.class_info(above.name) if above else None
-            # A class of Python must come after those it extends; Java has no such order.
+            # A Python class must come after its base classes; Java has no such order.
             if sibling is not None and sibling.outer is info:
                 lines.extend(self._nested(sibling.node))
         return [*lines, *class_lines(unit, inner)]

@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["syntax", "not ported", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type of Java: a primitive one, or a class by its full name; a class of the program by its path in it."""
+    """A Java type: a primitive one, or a class by its full name; a class of the program by its path in it."""
 
     name: str
     args: tuple[Type, ...] = ()
@@ -28,17 +28,17 @@ class Type:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a primitive type that arithmetic takes, char among them."""
+        """Whether it is a primitive numeric type, including char."""
         return not self.dims and self.name in _NUMBERS
 
     @property
     def is_integral(self) -> bool:
-        """Whether it is a primitive type without a fraction, char among them."""
+        """Whether it is a primitive integral type, including char."""
         return not self.dims and self.name in LIMITS
 
     @property
     def is_primitive(self) -> bool:
-        """Whether it is no class."""
+        """Whether it is a primitive type."""
         return self.is_number or (self.name == "boolean" and not self.dims)
 
     def __str__(self) -> str:
@@ -65,34 +65,34 @@ NULL: Final = Type("null")
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """An expression in Python, with what is known of its value."""
+    """A Python expression, with facts about its value."""
 
     code: str
     type: Type
     range: tuple[int, int] | None = None
-    """Least and greatest value of an integer; None: those of its type."""
+    """The range of an integer; None: that of its type."""
     known: bool = False
     """Whether it is never null."""
     within: str | None = None
-    """The array that has an element of this number, for sure."""
+    """The array in which this index certainly exists."""
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Least and greatest value of an integer."""
+        """The range of an integer."""
         return self.range or LIMITS[self.type.name]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something that needs a human."""
+    """A remark for a human."""
 
     line: int
     column: int
     kind: Kind
     what: str
-    """What it is."""
+    """The problem."""
     advice: str
-    """What to do."""
+    """The advice."""
 
 
 class Unportable(Exception):
@@ -107,12 +107,12 @@ class Unportable(Exception):
 
 @dataclass(slots=True)
 class PortedFile:
-    """A Java file in Python."""
+    """The Python translation of a Java file."""
 
     name: str
-    """The file in Java."""
+    """The Java file."""
     module: tuple[str, ...]
-    """Where the file in Python belongs, below the root of the program: folders, and the name of the module."""
+    """The path of the Python file, below the root of the program."""
     python: str = ""
     statements: int = 0
     translated: int = 0
@@ -143,7 +143,7 @@ STATEMENTS = frozenset(
         "yield_statement",
     }
 )
-"""What is counted."""
+"""The counted nodes."""
 
 
 @cache
@@ -152,19 +152,19 @@ def _parser() -> Parser:
 
 
 def parse(source: str) -> Tree:
-    """Return the tree of a source, which has errors in it where the source has."""
+    """Return the tree of a source, with its syntax errors."""
     # Columns of the nodes count bytes of UTF-8, as tree-sitter reads bytes.
     return _parser().parse(source.encode())
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it."""
+    """Yield a node and all its descendants."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
         yield node
-        # A stack and no recursion: generated Java nests deeper than Python's limit.
-        # Reversed, so that nodes come in their order.
+        # A stack and no recursion: generated Java nests deeper than Python's limit. Reversed, so that nodes come in
+        # source order.
         waiting.extend(reversed(node.children))
 
 
@@ -186,7 +186,7 @@ def needed(node: Node, name: str) -> Node:
 
 
 def children(node: Node) -> list[Node]:
-    """Return the named children that are no comments."""
+    """Return the named children except comments."""
     return [each for each in node.named_children if each.type not in COMMENTS]
 
 
@@ -196,7 +196,7 @@ def has_modifier(node: Node, word: str) -> bool:
 
 
 def statements_in(node: Node) -> int:
-    """Return how many statements there are, those within others among them."""
+    """Return the number of statements, including nested ones."""
     return sum(each.type in STATEMENTS or _is_switch(each) for each in walk(node))
 
 
@@ -207,11 +207,11 @@ def _is_switch(node: Node) -> bool:
 
 
 def syntax_errors(tree: Tree) -> list[Finding]:
-    """Return the places where a source is no Java."""
+    """Return the places of syntax errors."""
     found = []
     if tree.root_node.has_error:
         for node in walk(tree.root_node):
-            # tree-sitter recovers from errors: it marks what it skipped, and what it invented to go on.
+            # tree-sitter recovers from errors: it marks skipped and invented nodes.
             if node.type == "ERROR" or node.is_missing:
                 row, column = node.start_point
                 what = f"{node.type} is missing" if node.is_missing else f"this is no Java: {text_of(node)[:60]!r}"

@@ -1,4 +1,4 @@
-"""Programs: Java files in, Python files and findings out."""
+"""Translates programs: Java files in, Python files and findings out."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
         result = PortedFile(name, file.module, statements=statements_in(tree.root_node))
         result.findings = syntax_errors(tree)
         made.append(result)
-        # A file that is no Java stays out of the program: its classes would be
-        # found half, and calls of them wrongly translated.
+        # A file with syntax errors is left out: its classes would be incomplete, and calls of them wrongly translated.
         if not result.findings:
             program.files.append(file)
             for info in file.classes:
@@ -67,9 +66,9 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
             waiting.append((file, result))
         else:
             first = result.findings[0]
-            # The module exists all the same and says why, since other files may import from it.
+            # The module still exists and says why, since other files may import from it.
             result.python = f"raise SyntaxError({f'{name}:{first.line}: {first.what}'!r})\n"
-    # Asked of the whole program: a thread in one file may print by a method of another.
+    # Determined for the whole program: a thread in one file may print by a method of another.
     concurrent = any(
         any(each.type in {"identifier", "type_identifier"} and text_of(each) in _CONCURRENT for each in walk(file.root))
         for file, _ in waiting
@@ -81,13 +80,13 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
             try:
                 resolve_supers(unit, info)
             except Unportable:
-                # The class itself reports the type that is not known when it is written; here it would be told twice.
+                # The class itself reports the unknown type when it is written; here it would be reported twice.
                 info.superclass, info.interfaces = None, []
     for file, _ in waiting:
         for info in file.classes:
-            # After all supertypes are known, and before any code: names in Python depend on what classes above have.
+            # After all supertypes are known, and before any code: names in Python depend on the superclasses.
             separate(Unit(program, file), info)
-    # All files before the first is written: a call in one file must know the name that a method of another gets.
+    # For all files before the first is written: a call in one file must know a method's name in another.
     _name_overloads(program, [(Unit(program, file), info) for file, _ in waiting for info in file.classes])
     for file, result in waiting:
         _port_file(Unit(program, file, concurrent=concurrent, interrupts=interrupts), result)
@@ -95,7 +94,7 @@ def port(sources: Mapping[str, str]) -> list[PortedFile]:
 
 
 def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> None:
-    """Give methods that only the types of their parameters tell apart names with these types."""
+    """Rename methods that differ only in their parameter types; the names contain these types."""
     pairs: list[tuple[Unit, ClassInfo]] = []
     while tops:
         unit, info = tops.pop()
@@ -106,7 +105,7 @@ def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> Non
         known: dict[tuple[str, int], set[tuple[str, ...]]] = {}
         for above in unit.lineage(info):
             for method in above.methods if above is info or info.kind != "enum" else ():
-                # Constructors are not inherited (JLS §8.8), so those of classes above are no overloads.
+                # Constructors are not inherited (JLS §8.8), so those of superclasses are no overloads.
                 if not method.name and above is not info:
                     continue
                 try:
@@ -120,8 +119,8 @@ def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> Non
             key
             for key, types in known.items()
             if len(types) > 1
-            # Python and the library call these by their names, and type parameters are
-            # Object here: types would tell nothing apart.
+            # Python and the library call these by their names, and type parameters are Object here: types would
+            # distinguish nothing.
             and not (key[0] in {"equals", "compareTo", "compare"} or child(info.node, "type_parameters") is not None)
         }
     for unit, info in pairs:
@@ -136,7 +135,7 @@ def _name_overloads(program: Program, tops: list[tuple[Unit, ClassInfo]]) -> Non
 
 
 def _is_from_library(unit: Unit, info: ClassInfo, method: MethodInfo) -> bool:
-    """Whether a method is one that JMS, or Java's library, calls by its name."""
+    """Whether JMS, or Java's library, calls a method by its name."""
     return any(
         each.params is not None
         and [str(type_named(one, {})) for one in each.params] == [str(kind) for kind in method.params]
@@ -153,7 +152,7 @@ def _file(name: str, root: Node) -> SourceFile:
         if node.type != "import_declaration":
             continue
         parts = children(node)
-        # Jakarta Messaging has the same classes in another package; the tables know one of them.
+        # Jakarta Messaging has the same classes in another package; the tables have one of them.
         full = text_of(parts[0]).replace("jakarta.jms", "javax.jms")
         if any(each.type == "static" for each in node.children):
             star = any(each.type == "asterisk" for each in parts)
@@ -176,7 +175,7 @@ def _port_file(unit: Unit, result: PortedFile) -> None:
     unit.static_lines = [*unit.enum_lines, *unit.static_lines]
     if unit.static_lines:
         body += ["", "", *unit.static_lines]
-    # After the classes were written, since only that finds whether there is a `main`.
+    # After the classes were written, which shows whether there is a `main`.
     _tell_of_program(unit)
     ending = _main_lines(unit)
     code = "\n".join([*body, *ending])
@@ -200,8 +199,8 @@ def _port_file(unit: Unit, result: PortedFile) -> None:
         result.python = _with_late_imports(result.python, late, unit)
     result.findings = sorted(set(unit.findings))
     lost = [statements_in(each) for each in _outermost(unit.untranslated)]
-    # What has no statement, such as a record, counts as one.
-    result.statements += lost.count(0)  # what has no statement, such as a record, counts as one
+    # A declaration without statements, such as a record, counts as one.
+    result.statements += lost.count(0)  # a declaration without statements, such as a record, counts as one
     result.translated = result.statements - sum(max(1, each) for each in lost)
 
 
@@ -224,7 +223,7 @@ def _comments_before(info: ClassInfo) -> list[str]:
 
 
 def _in_order(unit: Unit, classes: list[ClassInfo]) -> list[ClassInfo]:
-    """Return classes so that each comes after those that it, or a class in it, extends."""
+    """Return classes so that each comes after the base classes of it and of its nested classes."""
     done: list[ClassInfo] = []
 
     def add(info: ClassInfo) -> None:
@@ -234,7 +233,7 @@ def _in_order(unit: Unit, classes: list[ClassInfo]) -> list[ClassInfo]:
             top = unit.program.classes.get(name)
             while top is not None and top.outer is not None:
                 top = top.outer
-            # A class of Python must exist before one that extends it; nested ones come with the class around them.
+            # A Python class must exist before its subclasses; nested classes come with their enclosing class.
             if top is not None and top is not info:
                 add(top)
         if info not in done:
@@ -283,7 +282,7 @@ def _main_lines(unit: Unit) -> list[str]:
 
 def _imports(code: str, own: set[str]) -> list[str]:
     """Return the imports of what the code uses."""
-    # Found in the code that was made and not noted on the way: parts that were left out need no imports.
+    # Found in the finished code and not noted on the way: left-out parts need no imports.
     names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)} - own
     lines = [f"import {name}" for name in MODULES if name in names]
     theirs = []
@@ -297,7 +296,7 @@ def _imports(code: str, own: set[str]) -> list[str]:
 
 
 def _own_imports(unit: Unit, *, early: bool) -> list[str]:
-    """Return the imports of classes of other files: of those that classes here extend, or of the rest."""
+    """Return the imports of classes of other files: of base classes, or of the rest."""
     extended = set()
     for info in unit.file.classes:
         for name in _above(info):
@@ -309,25 +308,25 @@ def _own_imports(unit: Unit, *, early: bool) -> list[str]:
     return [
         f"from {'.'.join(info.file.module)} import {info.name}"
         for full, info in sorted(unit.classes_used.items())
-        # A base class is needed when the class statement runs; others only when methods run, which allows circles.
+        # A base class is needed when the class statement runs; others only when methods run, which allows cycles.
         if (full in extended) == early
     ]
 
 
 def _with_late_imports(python: str, late: list[str], unit: Unit) -> str:
-    """Have classes import one another when all of them are there, since they may do so in a circle."""
+    """Move imports between classes to the end of the modules, since they may be cyclic."""
     lines = ["", "", *[f"{line}  # noqa: E402" for line in late]]
     start = "\n\n\n" + (unit.static_lines[0] if unit.static_lines else 'if __name__ == "__main__":')
-    # The last place: the line may occur in a class, too, and classes import one another after all of them.
+    # The last place: the line may also occur in a class, and these imports come after all classes.
     place = python.rfind(start)
     text = "\n".join(lines)
     return python[:place] + text + python[place:] if place >= 0 else python.rstrip() + text + "\n"
 
 
 def _outermost(nodes: list[Node]) -> list[Node]:
-    """Return nodes without those that are within others of them."""
+    """Return the nodes that are not nested in others of them."""
     found: list[Node] = []
-    # At the same start the longer node comes first, so that the one inside is recognised.
+    # At the same start the longer node comes first, so that the nested one is recognised.
     for node in sorted(nodes, key=lambda each: (each.start_byte, -each.end_byte)):
         if not found or node.start_byte >= found[-1].end_byte:
             found.append(node)

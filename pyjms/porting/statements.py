@@ -1,4 +1,4 @@
-"""Statements of Java in Python: one function for each type of node."""
+"""Translates Java statements: one function for each type of node."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _declaration(unit: Unit, node: Node) -> list[str]:
     lines: list[str] = []
     for declarator in children(node):
         if declarator.type == "variable_declarator":
-            # Functions that one declarator needs stand right before it, as they may use the declarator before.
+            # Functions that one declarator needs are placed right before it, as they may use the previous declarator.
             before, unit.before = unit.before, []
             made = declare_local(unit, declarator, needed(node, "type"))
             lines.extend([*unit.before, *made])
@@ -86,7 +86,7 @@ def declare_local(unit: Unit, declarator: Node, type_node: Node) -> list[str]:
         unit.declare(name, kind)
         return []
     made = expression(unit, value) if inferred else value_for(unit, value, kind)
-    # A variable that is never assigned again has the type, the range and the not-null of its first value.
+    # A variable that is never assigned again has the type, the range and the not-null of its initial value.
     constant = not is_assigned(name, unit.scope.node)
     kind = made.type if inferred or (constant and _is_nearer(unit, made.type, kind)) else kind
     limits = range_of_variable(name, unit.scope.node, made.range) if kind.is_integral else None
@@ -95,7 +95,7 @@ def declare_local(unit: Unit, declarator: Node, type_node: Node) -> list[str]:
 
 
 def _is_nearer(unit: Unit, found: Type, declared: Type) -> bool:
-    """Whether what is assigned tells more than the declared type, as of a map that keeps its order."""
+    """Whether the assigned type is more precise than the declared one, such as an ordered map."""
     return found.name.startswith("java.util.") and found.dims == 0 and unit.is_subtype(found.name, declared.name)
 
 
@@ -110,7 +110,7 @@ def _class(unit: Unit, node: Node) -> list[str]:
     declared = node if node.type == "class_declaration" else children(node)[0]
     info = class_of(declared, unit.file, unit.scope.info, in_method=True)
     unit.local_classes[info.name] = info
-    # Only here: a class in a method may extend another one of the same method, which has just become known.
+    # Only here: a local class may extend an earlier one of the same method, which is known now.
     resolve_supers(unit, info)
     local_class(unit, info)
     return []
@@ -122,7 +122,7 @@ def _expression(unit: Unit, node: Node) -> list[str]:
 
 
 def expression_lines(unit: Unit, node: Node) -> list[str]:
-    """Return the lines of an expression whose value nobody wants."""
+    """Return the lines of an expression whose value is not used."""
     node = without_parentheses(node)
     if node.type == "assignment_expression":
         return _assigned(unit, node)
@@ -130,7 +130,7 @@ def expression_lines(unit: Unit, node: Node) -> list[str]:
         return _updated(unit, node)
     if node.type == "switch_expression":
         return STATEMENTS["switch_expression"](unit, node)
-    # Only this call is a statement: calls within its arguments need their results.
+    # Only this call is a statement: calls in its arguments need their results.
     above, unit.statement_call = unit.statement_call, node.id
     try:
         return [expression(unit, node).code]
@@ -147,7 +147,7 @@ def _assigned(unit: Unit, node: Node) -> list[str]:
         raise Unportable(node, "a chain of assignments to several types", "write them one by one")
     place = places[-1]
     value = assigned_value(unit, node, place)
-    # Java evaluates the place first (JLS §15.26.1), Python the value first.
+    # Java evaluates the target first (JLS §15.26.1), Python the value.
     if not is_pure(value.code) and not all(is_pure(each.target()) for each in places):
         raise Unportable(node, "an assignment whose place and value are both computed", "give the value a name first")
     if any(_is_changed_by(each.target(), value.code) for each in places):
@@ -157,22 +157,22 @@ def _assigned(unit: Unit, node: Node) -> list[str]:
         if len(places) > 1:
             raise Unportable(node, "a chain of assignments to elements of elements", "write them one by one")
         return [place.assigned(value.code)]
-    # `+=` is written only where nothing was cut: an int that may overflow needs the whole expression.
+    # `+=` is written only without wrapping: an int that may overflow needs the whole expression.
     if operator in {"+=", "-="} and len(places) == 1 and _is_same_operation(place, value, operator):
         return [f"{place.target()} {operator} {value.code[len(place.code) + 3 :]}"]
     return [" = ".join([*(each.target() for each in places), place.stored(value.code)])]
 
 
 def _is_changed_by(target: str, value: str) -> bool:
-    """Whether a place assigns, or calls, what a value reads: Python evaluates the value first, Java the place."""
+    """Whether a target assigns, or calls, what a value reads: Python evaluates the value first, Java the target."""
     return not is_pure(target) and not re.fullmatch(r'-?[\d.]+|"[^"]*"|None|True|False', value)
 
 
 def _is_same_operation(place: Place, value: Expr, operator: str) -> bool:
-    """Whether a compound assignment is the same in Python: a sum that was not cut, of the place and one more operand."""
+    """Whether a compound assignment is the same in Python: an unwrapped sum of the target and one more operand."""
     if not value.code.startswith(f"{place.code} {operator[0]} ") or place.type == Type("byte"):
         return False
-    # Of `a - b - c` the rest is no single operand: `a -= b - c` would add c.
+    # In `a - b - c` the rest is no single operand: `a -= b - c` would add c.
     rest = value.code[len(place.code) + 3 :]
     return as_operand(rest) == rest or rest.isdecimal()
 
@@ -182,7 +182,7 @@ def _updated(unit: Unit, node: Node) -> list[str]:
     place = place_of(unit, operand)
     operator = "+" if "++" in {each.type for each in node.children} else "-"
     if place.type.name == "char" and not place.type.dims:
-        # A char wraps at 16 bits, and is a text of one letter in Python.
+        # a char wraps at 16 bits, and is a one-letter text in Python
         return [f"{place.target()} = java.as_char(ord({place.code}) {operator} 1)"]
     if not place.type.is_number:
         current = unboxed(place.read(node))
@@ -211,15 +211,15 @@ def _if(unit: Unit, node: Node) -> list[str]:
                 # A `def` cannot stand between `if` and `elif`.
                 raise Unportable(current, "a function that is made in a condition")
             known = len(unit.scope.casts_known)
-            # A cast in the body to the class that was asked for needs no check at run time.
+            # A cast in the body to the tested class needs no check at run time.
             unit.scope.casts_known.extend(
                 _classes_asked(unit, without_parentheses(asked), needed(current, "consequence"))
             )
             body = body_of(unit, needed(current, "consequence"))
             del unit.scope.casts_known[known:]
-            # Copied before the block ends and forgets it.
+            # Copied before the block ends and drops it.
             pattern = dict(unit.scope.blocks[-1])
-        unit.scope.blocks[-1].update(pattern)  # a variable of a pattern is known after an `if` that ends in a jump
+        unit.scope.blocks[-1].update(pattern)  # a pattern variable is in scope after an `if` that ends in a jump
         lines += [f"{word} {code}:", *indented(body)]
         word, current = "elif", child(current, "alternative")
     if current is not None:
@@ -228,7 +228,7 @@ def _if(unit: Unit, node: Node) -> list[str]:
 
 
 def _classes_asked(unit: Unit, node: Node, body: Node) -> list[tuple[str, str]]:
-    """Return the variables that are known to have a class where a condition holds."""
+    """Return the variables that are known to have a class when a condition holds."""
     if node.type == "binary_expression" and text_of(needed(node, "operator")) == "&&":
         sides = (without_parentheses(needed(node, each)) for each in ("left", "right"))
         return [each for side in sides for each in _classes_asked(unit, side, body)]
@@ -242,7 +242,7 @@ def _classes_asked(unit: Unit, node: Node, body: Node) -> list[tuple[str, str]]:
 
 @is_statement("expression_lines")
 def _lines(unit: Unit, node: Node) -> list[str]:
-    """Return an expression as a statement: of a function whose result nobody wants."""
+    """Return an expression as a statement of a function whose result is not used."""
     return expression_lines(unit, node)
 
 
@@ -253,7 +253,7 @@ def _return(unit: Unit, node: Node) -> list[str]:
     if not values:
         return ["return"]
     wanted = unit.scope.returns
-    if wanted is not None and wanted.name.startswith("$"):  # of a function whose result tells its type
+    if wanted is not None and wanted.name.startswith("$"):  # of a function whose result determines its type
         if unit.scope.inferred is not None:
             return [f"return {value_for(unit, values[0], unit.scope.inferred).code}"]
         value = expression(unit, values[0])
@@ -294,7 +294,7 @@ def _try(unit: Unit, node: Node) -> list[str]:
         if resources is not None:
             opened, closings = _resources(unit, resources)
             inner = body_of(unit, needed(node, "body"))
-            # From the inside out: what a resource needs is made within the one before it.
+            # From the inside out: each resource is made within the previous one.
             for line, setup in zip(reversed(opened), reversed(closings), strict=True):
                 inner = [*setup, line, *indented(inner)]
             body = inner
@@ -339,12 +339,12 @@ def _catch(unit: Unit, node: Node) -> list[str]:
     types = [unit.find_type(each) for each in kinds]
     codes = [caught_code(unit, kind, each) for kind, each in zip(types, kinds, strict=True)]
     with unit.block():
-        # Of several classes only what all throwables have is certain.
+        # For several classes only the members of all throwables are certain.
         kind = types[0] if len(types) == 1 else Type("java.lang.Throwable")
         name = text_of(needed(parameter, "name"))
         variable = unit.declare(name, kind, known=True)
         body = body_of(unit, needed(node, "body"))
-    # Some classes are a tuple of Python's own: all stand side by side in the one tuple of the handler.
+    # Some classes are a tuple of Python's own: the handler's tuple contains all of them.
     code = codes[0] if len(codes) == 1 else f"({', '.join(each.strip('()') for each in codes)})"
     return [f"except {code} as {variable.python}:", *indented(body)]
 
@@ -361,9 +361,9 @@ _OWN = frozenset({"lambda_expression", "class_body", "class_declaration"})
 
 
 def _body(unit: Unit, node: Node, updates: Sequence[str] = ()) -> list[str]:
-    """Return the lines of a loop's body; `updates` is what a ``for`` does before it goes on."""
+    """Return the lines of a loop's body; `updates` is the update part of a ``for``."""
     assert unit.scope is not None
-    # A variable that is declared in a loop is a new one in each round in Java, but the same in Python.
+    # A variable declared in a loop is new in each iteration in Java, but not in Python.
     unit.scope.loops += 1
     unit.updates.append(updates)
     try:
@@ -374,10 +374,10 @@ def _body(unit: Unit, node: Node, updates: Sequence[str] = ()) -> list[str]:
 
 
 def _loop_condition(unit: Unit, node: Node) -> str:
-    """Return a condition that is asked again and again."""
+    """Return a condition that is evaluated repeatedly."""
     before = len(unit.before)
     code = condition(unit, node).code
-    # The function would have to be made again in each round, before the condition.
+    # The function would have to be made again in each iteration, before the condition.
     if len(unit.before) > before:
         raise Unportable(node, "a function that is made in the condition of a loop")
     return code
@@ -404,7 +404,7 @@ def _do(unit: Unit, node: Node) -> list[str]:
 
 
 def _jumps(node: Node, kind: str) -> list[Node]:
-    """Return the jumps of a kind that belong to a loop, whose body `node` is."""
+    """Return the jumps of a kind that belong to a loop with the body `node`."""
     found = []
     for each in children(node):
         if each.type == kind:
@@ -438,7 +438,7 @@ def _for(unit: Unit, node: Node) -> list[str]:
 
 
 def _check_continues(node: Node, has_updates: bool) -> None:
-    """What a `continue` does before it goes on is written in front of it, where no ``finally`` comes between."""
+    """Write the update part before each `continue`; refuse one with a ``finally`` in between."""
     if not has_updates:
         return
     body = needed(node, "body")
@@ -449,7 +449,7 @@ def _check_continues(node: Node, has_updates: bool) -> None:
 
 
 def _counted(unit: Unit, node: Node) -> list[str] | None:
-    """Return ``for i in range(…)``, where a loop is one: it counts up by one to a number that stays."""
+    """Return ``for i in range(…)``, if a loop is one: it counts up by one to a constant bound."""
     init, asked, update = child(node, "init"), child(node, "condition"), node.children_by_field_name("update")
     if init is None or asked is None or len(update) != 1 or init.type != "local_variable_declaration":
         return None
@@ -488,7 +488,7 @@ def _next(last: Expr) -> str:
 
 
 def _stays(unit: Unit, node: Node, loop: Node) -> bool:
-    """Whether an expression has the same value all the time: a literal, or a name that the loop does not assign."""
+    """Whether an expression is constant in the loop: a literal, or a name that the loop does not assign."""
     if node.type == "decimal_integer_literal":
         return True
     if node.type == "identifier" and unit.scope is not None:
@@ -532,7 +532,7 @@ def _for_each(unit: Unit, node: Node) -> list[str]:
         unit.scope.loops -= 1
         raw = Expr(variable.python, element)
         if element == Type("byte"):
-            # A bytearray gives 0 to 255, Java's bytes have a sign.
+            # A bytearray yields 0 to 255, Java's bytes are signed.
             raw = Expr(f"java.as_byte({variable.python})", element)
         value = cast(unit, raw, kind, node) if element == OBJECT != kind else convert(unit, raw, kind, node)
         first = [] if value.code == variable.python else [f"{variable.python} = {value.code}"]
@@ -564,7 +564,7 @@ def _break(unit: Unit, node: Node) -> list[str]:
 def _continue(unit: Unit, node: Node) -> list[str]:
     if children(node):
         raise Unportable(node, "continue with a label", "put the inner loop into a function")
-    # The update part of a `for` runs after `continue`, too (JLS §14.14.1.3); as a `while` it must be written here.
+    # The update part of a `for` also runs after `continue` (JLS §14.14.1.3); as a `while` it must be written here.
     return [*(unit.updates[-1] if unit.updates else ()), "continue"]
 
 
@@ -613,7 +613,7 @@ def _cases(node: Node) -> list[_Case]:
 
 
 def _selected(unit: Unit, node: Node) -> Expr:
-    """Return what is asked for; None is an error, as in Java."""
+    """Return the selector's value; None is an error, as in Java."""
     value = unboxed(expression(unit, needed(node, "condition")))
     if value.type == STRING and not value.known:
         # A switch over null is a NullPointerException (JLS §14.11.3); compared with labels, None would match none.
@@ -656,7 +656,7 @@ def _switch(unit: Unit, node: Node) -> list[str]:
     otherwise: list[str] | None = None
     for place, (case, body) in enumerate(zip(cases, bodies, strict=True)):
         if not case.arrow and not case.body and place + 1 < len(cases):  # its labels are those of the next one, too
-            # `default` may stand anywhere, and `else` only at the end: labels beside it cannot be written as an `elif`.
+            # `default` may be anywhere, and `else` only at the end: labels beside it cannot be written as an `elif`.
             if case.is_default or any(each.is_default for each in cases[place + 1 : place + 2]):
                 raise Unportable(node, "default beside other labels", "write it with if")
             labels.extend(case.labels)
@@ -676,12 +676,12 @@ def _switch(unit: Unit, node: Node) -> list[str]:
 
 
 def _case_body(unit: Unit, cases: list[_Case], place: int) -> list[str]:
-    """Return what a case does, with what it falls through to."""
+    """Return the body of a case, including those it falls through to."""
     case = cases[place]
     if case.arrow:
         return body_of(unit, case.body[0])
     nodes: list[Node] = []
-    # Without a break a case goes on with the next one: its statements are repeated here.
+    # Without a break a case falls through to the next one: its statements are repeated here.
     for each in cases[place:]:
         statements = each.body
         if len(statements) == 1 and statements[0].type == "block":
@@ -702,20 +702,20 @@ def _case_body(unit: Unit, cases: list[_Case], place: int) -> list[str]:
     if not any(_has_jump(each, "break_statement") for each in nodes):
         return lines
     if any(_has_jump(each, "continue_statement") for each in nodes):
-        # Within the loop that stands for the case, `continue` would repeat the case.
+        # In the loop that represents the case, `continue` would repeat the case.
         raise Unportable(case.body[0], "break and continue within a case", "write the switch with if")
     return [
-        # Python has no `break` out of an `if`, so a loop of one round is put around the case.
+        # Python has no `break` out of an `if`, so the case is wrapped in a loop of one iteration.
         "while True:  # until break",
         *indented([*lines, *([] if lines[-1].startswith(("return", "raise")) else ["break"])]),
     ]
 
 
 def _has_jump(node: Node, kind: str) -> bool:
-    """Whether a part of a case has a jump that leaves the case, or the loop around."""
+    """Whether a part of a case has a jump out of the case, or of the enclosing loop."""
     if node.type == kind and not children(node):
         return True
-    # `break` within an inner switch ends that one; `continue` goes through to the loop.
+    # `break` in an inner switch ends that one; `continue` applies to the loop.
     inner = _INNER - {"switch_expression"} if kind == "continue_statement" else _INNER
     return node.type not in inner and any(_has_jump(each, kind) for each in children(node))
 

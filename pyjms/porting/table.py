@@ -1,7 +1,7 @@
-"""The three tables that translate: a type of node, and the function that knows it; and lines of Python from blocks of Java.
+"""The three tables of translations, from a type of node to its function; and lines of Python from blocks of Java.
 
-`EXPRESSIONS` have a value; `TARGETED` have one that depends on the type that is wanted, such as lambdas; `STATEMENTS` are
-lines. The modules beside this one fill them.
+`EXPRESSIONS` have a value; the value of `TARGETED` depends on the target type, as for lambdas; `STATEMENTS` are lines.
+The other modules of this package fill them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATEMENTS: Final[dict[str, _Statement]] = {}
 
 
 def is_expression(*kinds: str) -> Callable[[_Expression], _Expression]:
-    """Have a function translate expressions of some types of node."""
+    """Register a function for expressions of some types of node."""
 
     def add(function: _Expression) -> _Expression:
         EXPRESSIONS.update(dict.fromkeys(kinds, function))
@@ -37,7 +37,7 @@ def is_expression(*kinds: str) -> Callable[[_Expression], _Expression]:
 
 
 def is_targeted(*kinds: str) -> Callable[[_Targeted], _Targeted]:
-    """Have a function translate expressions whose value depends on the type that is wanted."""
+    """Register a function for expressions whose value depends on the target type."""
 
     def add(function: _Targeted) -> _Targeted:
         TARGETED.update(dict.fromkeys(kinds, function))
@@ -47,7 +47,7 @@ def is_targeted(*kinds: str) -> Callable[[_Targeted], _Targeted]:
 
 
 def is_statement(*kinds: str) -> Callable[[_Statement], _Statement]:
-    """Have a function translate statements of some types of node."""
+    """Register a function for statements of some types of node."""
 
     def add(function: _Statement) -> _Statement:
         STATEMENTS.update(dict.fromkeys(kinds, function))
@@ -57,7 +57,7 @@ def is_statement(*kinds: str) -> Callable[[_Statement], _Statement]:
 
 
 def without_parentheses(node: Node) -> Node:
-    """Return what parentheses are around."""
+    """Return the node within parentheses."""
     while node.type == "parenthesized_expression":
         node = children(node)[0]
     return node
@@ -71,18 +71,18 @@ def expression(unit: Unit, node: Node) -> Expr:
         raise Unportable(node, f"a {node.type.replace('_', ' ')}")
     try:
         return translate(unit, node)
-    # A chain of hundreds of operands nests as deeply in the tree; the statement is left out and the file goes on.
+    # A chain of hundreds of operands nests as deeply in the tree; the statement is left out and translation continues.
     except RecursionError:
         raise Unportable(node, "an expression of that many levels", "give parts of it names") from None
 
 
 def value_for(unit: Unit, node: Node, target: Type) -> Expr:
-    """Return the value of an expression as `target` takes it: a lambda, an array's elements, or anything converted."""
+    """Return the value of an expression for `target`: a lambda, an array's elements, or a converted value."""
     node = without_parentheses(node)
     if node.type in TARGETED:
         return TARGETED[node.type](unit, node, target)
     if node.type == "method_invocation" and target.args:
-        # By the node's id: the call is translated later, in a function that knows nothing of the target.
+        # By the node's id: the call is translated later, in a function that does not know the target.
         unit.wanted[node.id] = target
     return convert(unit, expression(unit, node), target, node)
 
@@ -93,11 +93,11 @@ def condition(unit: Unit, node: Node) -> Expr:
 
 
 _MOST_LEVELS = 40
-"""Python takes a hundred steps to the right; classes, methods and functions within expressions have theirs, too."""
+"""Python allows a hundred levels of indentation; classes, methods and functions in expressions need some, too."""
 
 
 def indented(lines: Iterable[str]) -> list[str]:
-    """Return lines one step to the right."""
+    """Return lines indented by one level."""
     return [f"    {line}" if line else line for line in lines]
 
 
@@ -107,7 +107,7 @@ def comment_lines(node: Node) -> list[str]:
     if text.startswith("//"):
         return [f"# {text.lstrip('/').strip()}".rstrip()]
     inner = re.sub(r"^/\*+|\*+/$", "", text)
-    # Lines keep their place relative to the comment's first line, as the Python stands at another column.
+    # Lines keep their column relative to the comment's first line, as the Python has another indentation.
     margin = node.start_point.column
     lines = [
         re.sub(r"^\s*\* ?", "", line[margin:] if not line[:margin].strip() else line).rstrip()
@@ -130,17 +130,19 @@ def _java(node: Node) -> list[str]:
 
 
 def left_out(unit: Unit, node: Node, error: Unportable) -> list[str]:
-    """Return what stands in the place of a part that was not translated: it raises, and shows the Java."""
+    """Return the replacement of a part that was not translated: it raises, and shows the Java."""
     unit.fail(error, node)
     if node.type == "local_variable_declaration":
-        # Otherwise each later use of the variable would be reported as well, and hide the one cause.
+        # Otherwise each later use of the variable would be reported as well, and hide the cause.
         _declare_all(unit, node)
     line = error.node.start_point.row + 1
     return [*_java(node), f"raise java.NotPorted({quoted(f'{unit.file.name}:{line}: {error.what}')})"]
 
 
 def _declare_all(unit: Unit, node: Node) -> None:
-    """Have what follows know the variables of a declaration that was not translated, though it is never reached."""
+    """Declare the variables of a declaration that was not translated, for the code after it, although that is never
+    reached.
+    """
     try:
         kind = unit.find_type(needed(node, "type"))
     except Unportable:
@@ -159,7 +161,7 @@ def _too_deep(unit: Unit, node: Node) -> list[str]:
 
 
 def statement(unit: Unit, node: Node) -> list[str]:
-    """Return the lines of a statement; what cannot be translated raises when it is reached."""
+    """Return the lines of a statement; an untranslatable one raises when it is reached."""
     if node.type in COMMENTS:
         return comment_lines(node)
     # Each statement collects its own: functions of an inner statement must not move in front of an outer one.
@@ -179,7 +181,7 @@ def statement(unit: Unit, node: Node) -> list[str]:
 
 
 def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:
-    """Return the lines of statements after one another, with a ``pass`` where nothing is done."""
+    """Return the lines of consecutive statements, with a ``pass`` if there is no code."""
     lines: list[str] = []
     row = None
     for node in nodes:
@@ -208,7 +210,7 @@ def block_lines(unit: Unit, nodes: Sequence[Node]) -> list[str]:
 
 
 def body_of(unit: Unit, node: Node | None) -> list[str]:
-    """Return the lines of a block, or of a statement that stands where a block may."""
+    """Return the lines of a block, or of a single statement in its place."""
     if node is None:
         return ["pass"]
     with unit.block():

@@ -1,6 +1,7 @@
-"""The types of Java's library and of JMS, read once from `tables/java.txt` (which tells their format) and `tables/jms.txt`.
+"""The types of Java's library and of JMS, read once from `tables/java.txt` (which describes their format) and
+`tables/jms.txt`.
 
-Beside them: the connection factories of providers, and the advice about classes that have no translation.
+Also the connection factories of providers, and the advice about classes without a translation.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ class Member:
 
     name: str
     params: tuple[str, ...] | None
-    """The types as the table has them; None: it is no method."""
+    """The types in the table's notation; None: it is no method."""
     returns: str
     template: str | None
-    """How it is written in Python; None: as in Java."""
+    """The Python template; None: the same as in Java."""
     is_static: bool
     flag: str | None
     owner: LibraryType
@@ -50,14 +51,14 @@ class LibraryType:
     parameters: tuple[str, ...]
     supers: tuple[str, ...]
     code: str | None = None
-    """The class of Python that stands for it, in ``isinstance`` and as a base; None: there is none."""
+    """The Python class for it, in ``isinstance`` and as a base; None: there is none."""
     members: list[Member] = field(default_factory=list)
 
 
 def _split(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
     for place, letter in enumerate(text):
-        # Commas within type arguments separate no parameters.
+        # Commas in type arguments separate no parameters.
         depth += (letter == "<") - (letter == ">")
         if letter == "," and not depth:
             parts.append(text[start:place])
@@ -93,7 +94,7 @@ def _read(table: str, package: str = "") -> Iterator[LibraryType]:
 LIBRARY_TYPES: Final[Mapping[str, LibraryType]] = {
     each.name: each for each in (*_read("jms.txt", "javax.jms."), *_read("java.txt"))
 }
-# Names that two packages have: `Queue` is JMS's in these programs, and loggers are told by their full names.
+# Names that two packages have: `Queue` is JMS's in these programs, and loggers are identified by their full names.
 _NO_SIMPLE: Final = ("java.util.Queue", "org.", "java.util.logging.")
 _SIMPLE: Final = {name.rpartition(".")[2]: name for name in LIBRARY_TYPES if not name.startswith(_NO_SIMPLE)} | {
     "IllegalStateException": "java.lang.IllegalStateException"
@@ -102,7 +103,7 @@ PACKAGES: Final = frozenset(name.rpartition(".")[0] for name in LIBRARY_TYPES)
 
 
 def type_named(text: str, arguments: Mapping[str, Type]) -> Type:
-    """Return a type as the tables write it: by its simple name, perhaps with arguments and ``[]``."""
+    """Return a type in the tables' notation: a simple name, perhaps with arguments and ``[]``."""
     plain = text.removesuffix("...")
     dims = plain.count("[]")
     plain = plain.replace("[]", "")
@@ -115,7 +116,7 @@ def type_named(text: str, arguments: Mapping[str, Type]) -> Type:
 
 
 def arguments_of(owner: LibraryType, receiver: Type | None) -> dict[str, Type]:
-    """Return what the type parameters of `owner` stand for, at an object of the type `receiver`."""
+    """Return the values of the type parameters of `owner` for an object of the type `receiver`."""
     given = receiver.args if receiver is not None and receiver.args else ()
     default = Type("java.lang.Object")
     return {
@@ -124,9 +125,9 @@ def arguments_of(owner: LibraryType, receiver: Type | None) -> dict[str, Type]:
 
 
 def unify(pattern: Type, actual: Type, bound: dict[str, Type]) -> None:
-    """Find what the variables of a type stand for, which begin with ``$``, where `actual` was given."""
+    """Bind the variables of a type, which begin with ``$``, by matching it with `actual`."""
     if pattern.name.startswith("$"):
-        # These tell nothing about a variable, and would bind it before a better argument comes.
+        # These determine nothing about a variable, and would bind it before a better argument.
         if actual.name not in {"null", "void", "?"} and not actual.name.startswith("$") and actual.dims >= pattern.dims:
             # The first argument decides, as Java's inference would need a common supertype of all.
             bound.setdefault(pattern.name, Type(actual.name, actual.args, actual.dims - pattern.dims))
@@ -136,7 +137,7 @@ def unify(pattern: Type, actual: Type, bound: dict[str, Type]) -> None:
 
 
 def substituted(pattern: Type, bound: Mapping[str, Type]) -> Type:
-    """Return a type with its variables replaced, where it is known by what."""
+    """Return a type with its bound variables replaced."""
     if pattern.name in bound:
         found = bound[pattern.name]
         return Type(found.name, found.args, found.dims + pattern.dims)
@@ -144,14 +145,14 @@ def substituted(pattern: Type, bound: Mapping[str, Type]) -> Type:
 
 
 def without_variables(kind: Type) -> Type:
-    """Return a type with Object in the place of what nobody knows."""
+    """Return a type with Object in place of unbound variables."""
     if kind.name.startswith("$"):
         return Type("java.lang.Object", (), kind.dims)
     return Type(kind.name, tuple(without_variables(each) for each in kind.args), kind.dims)
 
 
 def function_method(name: str) -> Member | None:
-    """Return the one method of an interface of the library that a function may stand for."""
+    """Return the abstract method of a functional interface of the library."""
     known = LIBRARY_TYPES.get(name)
     is_function = name.startswith("java.util.function.") or name in _FUNCTIONS
     # The tables list the abstract method of such an interface first, default methods behind it.
@@ -170,7 +171,7 @@ _FUNCTIONS: Final = frozenset(
 
 
 def supertypes(name: str) -> Iterator[LibraryType]:
-    """Yield a type of the library, and all that it extends and implements."""
+    """Yield a type of the library, and all its supertypes."""
     known = LIBRARY_TYPES.get(name)
     if known is not None:
         yield known
@@ -180,12 +181,12 @@ def supertypes(name: str) -> Iterator[LibraryType]:
 
 
 def is_subclass(name: str, other: str) -> bool:
-    """Return whether a type of the library is one, or below one."""
+    """Return whether a type of the library is another one, or a subtype of it."""
     return other in {"java.lang.Object", name} or any(each.name == other for each in supertypes(name))
 
 
 def find_members(type_name: str, name: str) -> list[Member]:
-    """Return the members of a name that a type has, inherited ones last."""
+    """Return the members of a type with a name, inherited ones last."""
     return [member for each in supertypes(type_name) for member in each.members if member.name == name]
 
 
@@ -201,7 +202,7 @@ PROVIDERS: Mapping[str, str] = {
     "RMQConnectionFactory": "ConnectionFactory",
     "StompJmsConnectionFactory": "ConnectionFactory",
 }
-"""By the simple name of a provider's class of connection factories, what pyjms has for it."""
+"""The pyjms class for a provider's connection factory, by its simple name."""
 
 _ADVICE = {
     "org.springframework.": "write what Spring does: a loop with receive, a listener, or a producer of your own",
@@ -220,7 +221,7 @@ _ADVICE = {
     "org.hornetq.": "it is HornetQ's own: use pyjms.ConnectionFactory with the stomp:// URL of its STOMP acceptor, or of Artemis'",
     "org.jboss.": "it is JBoss' own: use pyjms.ConnectionFactory with the stomp:// URL of its STOMP acceptor",
     "com.rabbitmq.": "it is RabbitMQ's own: use pyjms.ConnectionFactory with the stomp:// URL of its STOMP plugin",
-    # Before the package around it: the first prefix that fits is taken.
+    # Before the enclosing package: the first matching prefix is used.
     "javax.transaction.xa.": "distributed transactions are pyjms.XAResource and pyjms.Xid: docs/how-to/transactions.md",
     "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
     "javax.jms.JMS": "it is of JMS 2.0: pyjms has JMS 1.1, with Connection, Session, MessageProducer and MessageConsumer",
@@ -228,7 +229,7 @@ _ADVICE = {
 
 
 def unknown_class_advice(name: str) -> str:
-    """Return what to do about a class that there is no translation for."""
+    """Return the advice for a class without a translation."""
     for prefix, advice in _ADVICE.items():
         if name.startswith(prefix):
             return advice

@@ -13,7 +13,7 @@ from pyjms.porting.codes import attribute_name, local_name
 from pyjms.porting.model import OBJECT, Finding, Type, Unportable, child, children, has_modifier, needed, text_of, walk
 from pyjms.porting.types import LIBRARY_TYPES, PROVIDERS, is_subclass, unknown_class_advice
 
-# Annotations of Java: which ones a container would act upon.
+# Java annotations, and which of them a container acts upon.
 
 HARMLESS: Final = frozenset(
     {
@@ -28,7 +28,7 @@ HARMLESS: Final = frozenset(
         "NotNull",
     }
 )
-"""Annotations that change nothing when a program runs."""
+"""Annotations without effect at run time."""
 INJECTING: Final = frozenset(
     {
         "Inject",
@@ -43,7 +43,7 @@ INJECTING: Final = frozenset(
         "BeanProperty",
     }
 )
-"""Annotations by which a container fills a field."""
+"""Annotations that make a container fill a field."""
 
 
 def annotations_of(node: Node) -> list[Node]:
@@ -63,7 +63,7 @@ def annotation_name(node: Node) -> str:
 
 
 def argument_of(node: Node, name: str) -> Node | None:
-    """Return the argument of a name that an annotation is given."""
+    """Return the argument of an annotation with a name."""
     listed = child(node, "arguments")
     for each in children(listed) if listed else ():
         if each.type == "element_value_pair" and text_of(needed(each, "key")) == name:
@@ -91,9 +91,9 @@ class SourceFile:
     package: str
     module: tuple[str, ...]
     single: dict[str, str] = field(default_factory=dict)
-    """Simple name → full name, of what is imported by name."""
+    """Simple name → full name, of single-type imports."""
     on_demand: list[str] = field(default_factory=list)
-    """Packages of which all is imported."""
+    """Packages imported on demand."""
     statics: list[str] = field(default_factory=list)
     classes: list[ClassInfo] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ class MethodInfo:
     returns: Type | None = None
     variadic: bool = False
     by_types: bool = False
-    """Whether its name in Python has the types of its parameters, as others have as many."""
+    """Whether its Python name contains its parameter types, as overloads have the same number."""
 
 
 @dataclass(slots=True)
@@ -139,9 +139,9 @@ class ClassInfo:
     file: SourceFile
     outer: ClassInfo | None = None
     is_static: bool = True
-    """Whether its objects belong to no object of the class around it."""
+    """Whether its objects have no enclosing object."""
     in_method: bool = False
-    """Whether it stands in a method: it is found by its name alone."""
+    """Whether it is a local class: it is found by its name alone."""
     body: Node | None = None
     super_node: Node | None = None
     interface_nodes: list[Node] = field(default_factory=list)
@@ -153,12 +153,12 @@ class ClassInfo:
 
     @property
     def path(self) -> str:
-        """The name within its file, with those of the classes around it."""
+        """The name within its file, with those of the enclosing classes."""
         return f"{self.outer.path}.{self.name}" if self.outer and not self.in_method else self.name
 
     @property
     def full_name(self) -> str:
-        """What a `Type` calls it."""
+        """Its name in a `Type`."""
         if self.in_method:
             return self.name
         path = f"{self.outer.full_name}.{self.name}" if self.outer else self.name
@@ -166,22 +166,22 @@ class ClassInfo:
 
     @property
     def java_name(self) -> str:
-        """What ``getClass().getName()`` says."""
+        """The result of ``getClass().getName()``."""
         package = f"{self.file.package}." if self.file.package else ""
         return package + self.path.replace(".", "$")
 
     @property
     def kind(self) -> str:
-        """class, interface, enum, record."""
+        """One of class, interface, enum, record."""
         return self.node.type.partition("_")[0]
 
     def named(self, name: str, count: int | None = None) -> list[MethodInfo]:
-        """Return the methods of a name, and of a number of parameters, that the class itself has."""
+        """Return the class's own methods of a name, with a number of parameters."""
         return [each for each in self.methods if each.name == name and count in {None, len(each.params)}]
 
 
 def members(body: Node) -> Iterator[Node]:
-    """Yield the members of a class's body, comments among them; those of an enum stand one deeper."""
+    """Yield the members of a class's body, including comments; those of an enum are one level deeper."""
     for each in body.named_children:
         if each.type == "enum_body_declarations":
             yield from each.named_children
@@ -190,14 +190,14 @@ def members(body: Node) -> Iterator[Node]:
 
 
 def classes_of(file: SourceFile) -> Iterator[ClassInfo]:
-    """Yield the classes that stand at the top of a file, with all that is in them."""
+    """Yield the top-level classes of a file, with their members."""
     for node in children(file.root):
         if node.type in _CLASSES:
             yield class_of(node, file, None)
 
 
 def class_of(node: Node, file: SourceFile, outer: ClassInfo | None, *, in_method: bool = False) -> ClassInfo:
-    """Return a class as it is declared; `node` may be an anonymous class, which has a body alone."""
+    """Return a class from its declaration; `node` may be an anonymous class, which has only a body."""
     named = child(node, "name")
     info = ClassInfo(text_of(named) if named else "Anonymous", node, file, outer, in_method=in_method)
     info.body = child(node, "body") or next((each for each in node.children if each.type == "class_body"), None)
@@ -250,7 +250,7 @@ def _add_member(info: ClassInfo, node: Node) -> None:
 
 
 def _name_members(info: ClassInfo) -> None:
-    """Give fields names that no method has; private ones begin with ``_``."""
+    """Rename fields that have a method's name; private ones begin with ``_``."""
     methods = {each.name for each in info.methods}
     accessors = {name[3:4].lower() + name[4:] for name in methods if name[:3] in {"get", "set"}}
     taken = {each.python for each in info.methods} | set(info.nested) | accessors
@@ -266,15 +266,15 @@ _PRIMITIVES = frozenset({"integral_type", "floating_point_type", "boolean_type",
 
 @dataclass(slots=True)
 class Program:
-    """All files that are ported together."""
+    """All files of a translation."""
 
     files: list[SourceFile] = field(default_factory=list)
     classes: dict[str, ClassInfo] = field(default_factory=dict)
     """By full name."""
 
     def add(self, info: ClassInfo) -> None:
-        """Take a class, and those in it."""
-        # The first one stays: a second class of that name is reported by `_tell_of_program`.
+        """Add a class, and its nested classes."""
+        # The first one stays: `_tell_of_program` reports a second class of that name.
         self.classes.setdefault(info.full_name, info)
         for each in info.nested.values():
             self.add(each)
@@ -290,14 +290,14 @@ class Variable:
     range: tuple[int, int] | None = None
     known: bool = False
     within: str | None = None
-    """The array whose elements it counts."""
+    """The array whose elements it indexes."""
     in_loop: bool = False
-    """Whether there may be several of that name one after the other: a function that uses it later must keep its own."""
+    """Whether several variables have that name one after the other: a function that uses it later must capture its own."""
 
 
 @dataclass(slots=True)
 class MethodScope:
-    """A method, a constructor, an initializer or a lambda that is being translated."""
+    """A method, a constructor, an initializer or a lambda in translation."""
 
     node: Node
     info: ClassInfo
@@ -309,16 +309,16 @@ class MethodScope:
     loops: int = 0
     declared: set[str] = field(default_factory=set)
     kept: dict[str, str] = field(default_factory=dict)
-    """What a function keeps of the variables around it, as they are when it is made."""
+    """The variables that a function captures, with their values when it is made."""
     uses_outer: bool = False
     inferred: Type | None = None
-    """What a function returns whose type nobody has said."""
+    """The result type of a function without a declared one."""
     casts_known: list[tuple[str, str]] = field(default_factory=list)
-    """Variables whose class was asked for by an ``if`` around, with that class."""
+    """Variables whose class an enclosing ``if`` has tested, with that class."""
 
     def find(self, name: str) -> Variable | None:
-        """Return the variable of a name, those of methods around included."""
-        # The innermost block first; methods around come last, as a lambda may use their variables.
+        """Return the variable of a name, also from enclosing methods."""
+        # The innermost block first; enclosing methods last, as a lambda may use their variables.
         for block in reversed(self.blocks):
             if name in block:
                 return block[name]
@@ -335,11 +335,11 @@ class Unit:
     untranslated: list[Node] = field(default_factory=list)
     scope: MethodScope | None = None
     statement_call: int | None = None
-    """The call whose result nobody wants, by the id of its node."""
+    """The call whose result is not used, by the id of its node."""
     before: list[str] = field(default_factory=list)
-    """Lines that must come before the statement: functions and classes that it uses."""
+    """Lines that must precede the statement: functions and classes that it uses."""
     levels: int = 0
-    """How many statements are around what is translated, one in the other."""
+    """The depth of nested statements."""
     classes_used: dict[str, ClassInfo] = field(default_factory=dict)
     """Classes of other files."""
     numbers: dict[str, int] = field(default_factory=dict)
@@ -348,21 +348,21 @@ class Unit:
     concurrent: bool = False
     """Whether several threads may print."""
     interrupts: bool = False
-    """Whether the program ends the sleep of threads."""
+    """Whether the program interrupts sleeping threads."""
     updates: list[Sequence[str]] = field(default_factory=list)
-    """What each loop around does before it goes on."""
+    """The update part of each enclosing loop."""
     static_lines: list[str] = field(default_factory=list)
-    """What is done once all classes of the file are there."""
+    """Code that runs after all classes of the file."""
     main_classes: list[ClassInfo] = field(default_factory=list)
     aliases: set[str] = field(default_factory=set)
-    """Names of objects around, that classes in methods use."""
+    """Names of enclosing objects for local classes."""
     needs_outer: set[str] = field(default_factory=set)
-    """Classes within others whose objects know the object around."""
+    """Nested classes whose objects have an enclosing object."""
     told: set[tuple[int, str]] = field(default_factory=set)
     wanted: dict[int, Type] = field(default_factory=dict)
-    """What a call is to return, by the id of its node, where that tells the types of its arguments."""
+    """The result type of a call, by the id of its node, if it determines the types of its arguments."""
     enum_lines: list[str] = field(default_factory=list)
-    """The constants of enums, which come before all else that is static."""
+    """The constants of enums, which precede all other static code."""
 
     def find_type(self, node: Node) -> Type:
         """Return the type that a node names."""
@@ -385,7 +385,7 @@ class Unit:
         raise Unportable(node, f"the type {text_of(node)}")
 
     def find_class(self, name: str, node: Node | None = None) -> str:
-        """Return the full name of a class; `name` may be simple, or have the names of classes or packages around."""
+        """Return the full name of a class; `name` may be simple, or qualified by enclosing classes or packages."""
         first, _, rest = name.partition(".")
         found = self._simple_class(first, node)
         if found and rest:
@@ -393,7 +393,7 @@ class Unit:
         return found or self._known(name)
 
     def knows(self, name: str) -> bool:
-        """Return whether a full name is that of a class of the program, of JMS or of the library."""
+        """Return whether a full name belongs to a class of the program, of JMS or of the library."""
         return name in self.program.classes or name in LIBRARY_TYPES or name in self.local_classes
 
     def _known(self, name: str) -> str:
@@ -418,7 +418,7 @@ class Unit:
                 if (inner := self.nested_class(current, name)) is not None:
                     return inner.full_name
                 current = current.outer
-        # The order of JLS §6.4.1: a class around, an import by name, the own package, imports on demand.
+        # The order of JLS §6.4.1: an enclosing class, a single-type import, the own package, imports on demand.
         if name in self.file.single:
             return self._known(self.file.single[name])
         own = f"{self.file.package}.{name}" if self.file.package else name
@@ -431,14 +431,14 @@ class Unit:
         return None
 
     def nested_class(self, info: ClassInfo, name: str) -> ClassInfo | None:
-        """Return the class of a simple name within another, or within those that it extends."""
+        """Return the class with a simple name within another, or within its superclasses."""
         for each in self.lineage(info):
             if name in each.nested:
                 return each.nested[name]
         return None
 
     def lineage(self, info: ClassInfo) -> Iterator[ClassInfo]:
-        """Yield a class of the program, and those that it extends and implements."""
+        """Yield a class of the program, and its supertypes."""
         yield info
         for above in (info.superclass, *info.interfaces):
             if above is not None and above.name in self.program.classes:
@@ -447,20 +447,20 @@ class Unit:
     def class_info(self, name: str) -> ClassInfo | None:
         """Return a class of the program."""
         found = self.local_classes.get(name) or self.program.classes.get(name)
-        # Two files may have a class of one name: in each of them its own is meant.
+        # Two files may have a class of the same name: each refers to its own.
         if found is not None and found.file is not self.file and found.outer is None:
             return next((each for each in self.file.classes if each.full_name == name), found)
         return found
 
     def library_supers(self, info: ClassInfo) -> Iterator[Type]:
-        """Yield what a class of the program extends and implements that is none of it."""
+        """Yield the supertypes of a class that are not part of the program."""
         for each in self.lineage(info):
             for above in (each.superclass, *each.interfaces):
                 if above is not None and self.class_info(above.name) is None:
                     yield above
 
     def is_subtype(self, one: str, other: str) -> bool:
-        """Return whether a class is another one, or below it."""
+        """Return whether a class is another one, or a subtype."""
         if other in {one, "java.lang.Object"}:
             return True
         info = self.class_info(one)
@@ -484,34 +484,33 @@ class Unit:
         return None
 
     def _type_of_field(self, owner: ClassInfo, field: FieldInfo) -> Type:
-        """Return the type of a field: where it is never assigned anew, that of what it is made with, which says more."""
+        """Return the type of a field: if it is never assigned again, that of its initial value, which is more precise."""
         declared = self._type_within(owner, field.type_node, field.dims)
         value = child(field.declarator, "value")
         if field.is_final and value is not None and value.type == "object_creation_expression":
             made = self._type_within(owner, needed(value, "type"), 0)
-            # A final field of type Map that is made as a LinkedHashMap keeps its
-            # order, and no finding about order is needed.
+            # A final field of type Map that is a LinkedHashMap is ordered, and no finding about order is needed.
             if made.name.startswith("java.util.") and self.is_subtype(made.name, declared.name):
                 return Type(made.name, declared.args)
         return declared
 
     def find_methods(self, info: ClassInfo, name: str, count: int) -> list[MethodInfo]:
-        """Return the methods of a name that take so many arguments; of those that override one another, the lowest."""
+        """Return the methods of a name with that number of arguments; of overriding ones, the most derived."""
         for each in self.lineage(info):
             found = [m for m in each.methods if m.name == name and self.takes(m, count)]
-            # Constructors are those of the class itself; methods are looked for further up.
+            # Constructors are the class's own; methods are also inherited.
             if found or not name:
                 return found
         return []
 
     def takes(self, method: MethodInfo, count: int) -> bool:
-        """Return whether a method takes so many arguments."""
+        """Return whether a method accepts that number of arguments."""
         self.fill_signature(method)
         return len(method.params) == count or (method.variadic and count >= len(method.params) - 1)
 
     def fill_signature(self, method: MethodInfo) -> None:
-        """Find the types of a method's parameters and of its result."""
-        # Filled once: types are resolved in the file of the method, which takes a search through imports.
+        """Resolve the types of a method's parameters and of its result."""
+        # Once: types are resolved in the file of the method, which takes a search through imports.
         if method.returns is not None:
             return
         result = child(method.node, "type")
@@ -529,7 +528,7 @@ class Unit:
     def _type_within(self, owner: ClassInfo, node: Node, dims: int) -> Type:
         unit = self
         if owner.file is not self.file:
-            # A name means what the imports of its own file say; findings of this throw-away unit are dropped.
+            # A name is resolved by the imports of its own file; findings of this throw-away unit are dropped.
             unit = Unit(self.program, owner.file)
         unit.class_stack.append(owner)
         try:
@@ -539,7 +538,7 @@ class Unit:
         return Type(found.name, found.args, found.dims + dims)
 
     def static_owners(self, name: str) -> list[str]:
-        """Return the classes of which a member of that name is imported by ``import static``."""
+        """Return the classes from which a member of that name is imported by ``import static``."""
         found = []
         for full in self.file.statics:
             owner, _, member = full.rpartition(".")
@@ -548,7 +547,7 @@ class Unit:
         return found
 
     def class_code(self, name: str, node: Node) -> str:
-        """Return how a class of the program, or of JMS, is written in Python."""
+        """Return the Python code for a class of the program, or of JMS."""
         info = self.class_info(name)
         if info is not None:
             if info.in_method:
@@ -568,7 +567,7 @@ class Unit:
         raise Unportable(node, f"the class {name}", unknown_class_advice(name))
 
     def declare(self, name: str, kind: Type, *, range: tuple[int, int] | None = None, known: bool = False) -> Variable:
-        """Take note of a local variable, and return it."""
+        """Declare a local variable, and return it."""
         assert self.scope is not None
         scope = self.scope
         python = local_name(name)
@@ -582,13 +581,13 @@ class Unit:
         return made
 
     def number(self, name: str) -> str:
-        """Return a name that was not there: with a number, from the second on."""
+        """Return a new name: with a number, from the second on."""
         count = self.numbers[name] = self.numbers.get(name, 0) + 1
         return name if count == 1 else f"{name}_{count}"
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Have variables end with a block."""
+        """Open a scope that ends its variables."""
         assert self.scope is not None
         self.scope.blocks.append({})
         try:
@@ -598,7 +597,7 @@ class Unit:
 
     @contextmanager
     def within(self, scope: MethodScope) -> Iterator[MethodScope]:
-        """Translate a method."""
+        """Translate in the scope of a method."""
         above, self.scope = self.scope, scope
         before, self.before = self.before, []
         try:
@@ -607,11 +606,11 @@ class Unit:
             self.scope, self.before = above, before
 
     def check(self, node: Node, what: str, advice: str) -> None:
-        """Tell of something that was translated, and that a human has to look at."""
+        """Report a translated part that a human has to check."""
         self._tell(node, "check", what, advice)
 
     def fail(self, error: Unportable, whole: Node) -> None:
-        """Tell of something that was not translated: `whole` is left out for its sake."""
+        """Report a part that was not translated, because of which `whole` is left out."""
         self._tell(error.node, "not ported", error.what, error.advice)
         self.untranslated.append(whole)
 

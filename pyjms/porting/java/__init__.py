@@ -1,8 +1,8 @@
-"""What Java does and Python has no word for, for programs that ``pyjms port`` has written.
+"""Java's behaviour that Python lacks, for programs that ``pyjms port`` has written.
 
 Such a program calls a function of these where Python's own operator or class would mean something else: numbers that
-are cut to 32 bits, division that rounds towards zero, texts of numbers, casts that are checked. Whoever makes the program
-Pythonic takes them out, one by one. Names that Java has are those of Java.
+are cut to 32 bits, division that rounds towards zero, texts of numbers, casts that are checked. They can be removed one
+by one to make the program Pythonic. Names of Java are unchanged.
 """
 
 from pyjms.porting.java import collections, errors, files, formats, numbers, objects, strings, threads

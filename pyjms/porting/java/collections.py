@@ -1,4 +1,4 @@
-"""Functions as values, comparators, Optional, streams, and the collections that Python has no class for."""
+"""Functions as values, comparators, Optional, streams, and collections that Python lacks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _METHODS = (
 
 
 def function_of(given: Any) -> Callable[..., Any]:
-    """Return a function: itself, or the one method of an object that implements an interface of Java's."""
+    """Return a function: itself, or the method of an object that implements a functional interface of Java."""
     # Lambdas and method references are functions of Python already; only objects of classes have a named method.
     if callable(given):
         return given  # type: ignore[no-any-return]
@@ -97,20 +97,20 @@ def function_of(given: Any) -> Callable[..., Any]:
 
 
 def implementing(kind: type, method: str, function: Callable[..., Any]) -> Any:
-    """Return an object that implements an interface of the program by a function."""
-    # A class made on the spot: default methods of the interface are inherited, and the function gets no `self`.
+    """Return an object that implements an interface of the program with a function."""
+    # A class is made for each call: default methods of the interface are inherited, and the function gets no `self`.
     return type(kind.__name__, (kind,), {method: staticmethod(function)})()
 
 
 def require_non_null(value: _T | None, reason: str | None = None) -> _T:
-    """Return an object that must be there. Raises `NullPointerException`."""
+    """Return a non-null object. Raises `NullPointerException`."""
     if value is None:
         raise NullPointerException(reason) if reason is not None else NullPointerException
     return value
 
 
 def natural(one: Any, other: Any) -> int:
-    """Return which of two values comes first in their own order."""
+    """Compare two values by their natural order."""
     # First, as a class of the program may define only this and none of Python's comparisons.
     own = getattr(one, "compareTo", None)
     if own is not None:
@@ -121,25 +121,25 @@ def natural(one: Any, other: Any) -> int:
 
 
 def comparison(order: Any) -> Callable[[Any, Any], int]:
-    """Return the function of a Comparator; None: the order of the values themselves."""
+    """Return the function of a Comparator; None: the natural order."""
     return natural if order is None else function_of(order)
 
 
 def comparing(key: Any, order: Any = None) -> Callable[[Any, Any], int]:
-    """Return a Comparator of what a function takes from values."""
+    """Return a Comparator of the keys that a function extracts."""
     function, compare = function_of(key), comparison(order)
     return lambda one, other: compare(function(one), function(other))
 
 
 def then_comparing(order: Any, more: Any) -> Callable[[Any, Any], int]:
-    """Return a Comparator that asks a second one where the first finds no difference."""
+    """Return a Comparator that uses a second one for equal values."""
     first, second = comparison(order), comparison(more)
     # 0 means equal, which is false in Python.
     return lambda one, other: first(one, other) or second(one, other)
 
 
 def reversed_order(order: Any = None) -> Callable[[Any, Any], int]:
-    """Return a Comparator the other way round."""
+    """Return the reverse of a Comparator."""
     compare = comparison(order)
     return lambda one, other: compare(other, one)
 
@@ -200,7 +200,7 @@ class Optional(Generic[_T]):
         return Optional(None if self._value is None else function_of(change)(self._value))
 
     def filter(self, asked: Any) -> Optional[_T]:
-        """Return it if a function is true for the value, else one without value."""
+        """Return it if a function is true for the value, otherwise one without value."""
         return self if self._value is None or function_of(asked)(self._value) else Optional()
 
     def toString(self) -> str:
@@ -220,20 +220,20 @@ class Stream(Generic[_T]):
         return iter(self._elements)
 
     def filter(self, asked: Any) -> Stream[_T]:
-        """Keep what a function is true for."""
+        """Keep the elements for which a function is true."""
         return Stream(filter(function_of(asked), self._elements))
 
     def map(self, change: Any) -> Stream[Any]:
-        """Have what a function makes of each."""
+        """Replace each element by a function's result."""
         return Stream(map(function_of(change), self._elements))
 
     def flatMap(self, change: Any) -> Stream[Any]:
-        """Have all elements of the streams that a function makes of each."""
+        """Replace each element by the elements of the stream that a function returns."""
         function = function_of(change)
         return Stream(inner for each in self._elements for inner in function(each))
 
     def peek(self, use: Any) -> Stream[_T]:
-        """Call a function with each on its way."""
+        """Call a function with each element that passes."""
         function = function_of(use)
 
         def passed() -> Iterator[_T]:
@@ -244,7 +244,7 @@ class Stream(Generic[_T]):
         return Stream(passed())
 
     def distinct(self) -> Stream[_T]:
-        """Leave out what came before."""
+        """Leave out duplicates."""
         # A dict keeps the order of arrival, which `distinct` promises for ordered streams.
         return Stream(dict.fromkeys(self._elements))
 
@@ -300,11 +300,11 @@ class Stream(Generic[_T]):
         return Optional(next(iter(self._elements), None))
 
     def reduce(self, start: Any, combine: Any) -> Any:
-        """Return what a function makes of all, beginning with `start`."""
+        """Return the reduction of all elements, starting with `start`."""
         return reduce(function_of(combine), self._elements, start)
 
     def reduced(self, combine: Any) -> Optional[Any]:
-        """Return what a function makes of all, if there are any."""
+        """Return the reduction of all elements, if there are any."""
         found = list(self._elements)
         return Optional(reduce(function_of(combine), found)) if found else Optional()
 
@@ -319,12 +319,12 @@ class Stream(Generic[_T]):
         return Optional(min(self._elements, key=cmp_to_key(comparison(order)), default=None))
 
     def collect(self, collector: Callable[[Iterable[_T]], Any]) -> Any:
-        """Return what a collector makes of all."""
+        """Return a collector's result for all elements."""
         return collector(self._elements)
 
     @staticmethod
     def iterate(start: Any, change: Any) -> Stream[Any]:
-        """Return an endless stream of what a function makes again and again."""
+        """Return an endless stream of repeated applications of a function."""
         function = function_of(change)
 
         def made() -> Iterator[Any]:
@@ -337,13 +337,13 @@ class Stream(Generic[_T]):
 
     @staticmethod
     def generate(make: Any) -> Stream[Any]:
-        """Return an endless stream of what a function makes."""
+        """Return an endless stream of a function's results."""
         function = function_of(make)
         return Stream(function() for _ in count())
 
 
 def joined(elements: Iterable[str], separator: str = "", before: str = "", after: str = "") -> str:
-    """Return texts one after the other."""
+    """Return texts joined."""
     return before + separator.join(elements) + after
 
 
@@ -353,7 +353,7 @@ def joining(separator: str = "", before: str = "", after: str = "") -> Callable[
 
 
 def grouped(key: Any, collector: Callable[[Iterable[Any]], Any] = list) -> Callable[[Iterable[Any]], dict[Any, Any]]:
-    """Return the collector that puts elements into groups by what a function says: ``Collectors.groupingBy``."""
+    """Return the collector that groups elements by a function's result: ``Collectors.groupingBy``."""
     function = function_of(key)
 
     def collect(elements: Iterable[Any]) -> dict[Any, Any]:
@@ -377,7 +377,7 @@ _V = TypeVar("_V")
 
 
 class TreeMap(dict[_K, _V]):
-    """java.util.TreeMap: a dictionary whose keys are in order."""
+    """java.util.TreeMap: a dictionary with sorted keys."""
 
     def __init__(self, given: Any = ()) -> None:
         # The argument of `new TreeMap(…)` is a Comparator or another map.
@@ -426,11 +426,11 @@ class TreeMap(dict[_K, _V]):
         return self.items()[-1] if self else None
 
     def floorKey(self, key: _K) -> _K | None:
-        """Return the highest key that is no higher."""
+        """Return the highest key that is not above `key`."""
         return self._near(key, above=False, same=True)
 
     def ceilingKey(self, key: _K) -> _K | None:
-        """Return the lowest key that is no lower."""
+        """Return the lowest key that is not below `key`."""
         return self._near(key, above=True, same=True)
 
     def lowerKey(self, key: _K) -> _K | None:
@@ -443,7 +443,7 @@ class TreeMap(dict[_K, _V]):
 
 
 class TreeSet(set[_T]):
-    """java.util.TreeSet: a set whose elements are in order."""
+    """java.util.TreeSet: a sorted set."""
 
     def __init__(self, given: Any = ()) -> None:
         takes_order = not isinstance(given, Iterable)
@@ -454,7 +454,7 @@ class TreeSet(set[_T]):
         return iter(sorted(super().copy(), key=self._key))
 
     def copy(self) -> set[_T]:
-        """Return the elements, without their order."""
+        """Return the elements, unsorted."""
         return set(super().__iter__())
 
     def first(self) -> _T:
@@ -501,7 +501,7 @@ class PriorityQueue(Generic[_T]):
 
 
 class BlockingQueue(Generic[_T]):
-    """java.util.concurrent.BlockingQueue, and the queues of that package that never wait."""
+    """java.util.concurrent.BlockingQueue, and the non-blocking queues of that package."""
 
     def __init__(self, capacity: int = (1 << 31) - 1) -> None:
         self._capacity = capacity
@@ -561,7 +561,7 @@ class BlockingQueue(Generic[_T]):
             return self._elements[0] if self._elements else None
 
     def remove(self, *value: _T) -> Any:
-        """Take the first element out, which must be there; or a given one, and return whether it was there."""
+        """Take out the first element, which must exist; or a given one, and return whether it existed."""
         with self._changed:
             if not value:
                 if not self._elements:
@@ -594,7 +594,7 @@ class BlockingQueue(Generic[_T]):
 
 
 def element(elements: Any, index: int) -> Any:
-    """Return an element of a list by its number. Raises `IndexOutOfBoundsException`."""
+    """Return an element of a list by its index. Raises `IndexOutOfBoundsException`."""
     if not 0 <= index < len(elements):
         raise IndexOutOfBoundsException(f"Index {index} out of bounds for length {len(elements)}")
     return elements[index]
@@ -615,7 +615,7 @@ def last(elements: list[_T]) -> _T:
 
 
 def polled(elements: list[_T], place: int = 0) -> _T | None:
-    """Take the first element out, or the last; None where there is none."""
+    """Take out the first element, or the last; None if there is none."""
     return elements.pop(place) if elements else None
 
 
@@ -634,20 +634,20 @@ def popped(elements: list[_T]) -> _T:
 
 
 def removed_all(elements: Any, more: Iterable[Any]) -> bool:
-    """Take all elements out that are among others, and return whether there were any."""
+    """Remove all elements that are among others, and return whether there were any."""
     return removed_if(elements, set(more).__contains__)
 
 
 def retained_all(elements: Any, more: Iterable[Any]) -> bool:
-    """Keep only elements that are among others, and return whether any had to go."""
+    """Keep only elements that are among others, and return whether any were removed."""
     kept = set(more)
     return removed_if(elements, lambda each: each not in kept)
 
 
 def removed_if(elements: Any, asked: Any) -> bool:
-    """Take all elements out that a function is true for, and return whether there were any."""
+    """Remove all elements for which a function is true, and return whether there were any."""
     test, found = function_of(asked), False
-    # A copy, as the collection changes on the way.
+    # a copy, as the collection changes meanwhile
     for each in list(elements):
         if test(each):
             found = True
@@ -656,7 +656,7 @@ def removed_if(elements: Any, asked: Any) -> bool:
 
 
 def replace_all(elements: MutableSequence[_T], change: Any) -> None:
-    """Have each element be replaced by what a function makes of it."""
+    """Replace each element by a function's result."""
     function = function_of(change)
     elements[:] = [function(each) for each in elements]
 
@@ -690,24 +690,24 @@ def put_if_absent(mapping: MutableMapping[_K, _V], key: _K, value: _V) -> _V | N
 
 
 def merged(mapping: MutableMapping[_K, _V], key: _K, value: _V, combine: Any) -> _V | None:
-    """Put a value, or what a function makes of the old one and it."""
+    """Put a value, or a function's result for the old one and it."""
     old = mapping.get(key)
     return _result(mapping, key, value if old is None else function_of(combine)(old, value))
 
 
 def computed(mapping: MutableMapping[_K, _V], key: _K, compute: Any) -> _V | None:
-    """Put what a function makes of a key and its value."""
+    """Put a function's result for a key and its value."""
     return _result(mapping, key, function_of(compute)(key, mapping.get(key)))
 
 
 def computed_if_absent(mapping: MutableMapping[_K, _V], key: _K, compute: Any) -> _V | None:
-    """Return the value of a key, which a function makes where there is none."""
+    """Return the value of a key; a function makes a missing one."""
     old = mapping.get(key)
     return old if old is not None else _result(mapping, key, function_of(compute)(key))
 
 
 def computed_if_present(mapping: MutableMapping[_K, _V], key: _K, compute: Any) -> _V | None:
-    """Replace the value of a key, if there is one, by what a function makes of it."""
+    """Replace an existing value of a key by a function's result."""
     old = mapping.get(key)
     return None if old is None else _result(mapping, key, function_of(compute)(key, old))
 
@@ -744,11 +744,11 @@ class enumeration(Generic[_T]):  # noqa: N801  it is written like a function
 
 
 class LinkedSet(set[_T]):
-    """java.util.LinkedHashSet: a set whose elements have the order in which they came."""
+    """java.util.LinkedHashSet: a set in insertion order."""
 
     def __init__(self, given: Iterable[_T] = ()) -> None:
         self._order: dict[_T, None] = dict.fromkeys(given)
-        # The set gives membership and equality, the dict beside it the order.
+        # The set gives membership and equality, the dict the order.
         super().__init__(self._order)
 
     def __iter__(self) -> Iterator[_T]:
@@ -771,17 +771,17 @@ class LinkedSet(set[_T]):
 
 
 class UnmodifiableList(list[_T]):
-    """A list that nobody may change: as it is now."""
+    """An unmodifiable copy of a list."""
 
     def _refuse(self, *arguments: Any, **named: Any) -> Any:
         raise UnsupportedOperationException
 
-    # One refusal under the names of all methods that change; reading stays the list's own.
+    # One refusal under the names of all modifying methods; reading methods are the list's own.
     append = extend = insert = pop = remove = clear = sort = reverse = __setitem__ = __delitem__ = _refuse
 
 
 class UnmodifiableMap(dict[_K, _V]):
-    """A dictionary that nobody may change: as it is now."""
+    """An unmodifiable copy of a dictionary."""
 
     def _refuse(self, *arguments: Any, **named: Any) -> Any:
         raise UnsupportedOperationException
@@ -790,7 +790,7 @@ class UnmodifiableMap(dict[_K, _V]):
 
 
 class Elements(Generic[_T]):
-    """What an Enumeration has, for loops of Python."""
+    """Iterates over an Enumeration, for Python's loops."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -817,7 +817,7 @@ def each_entry(mapping: MutableMapping[_K, _V], use: Any) -> None:
 
 
 def require_element(value: _T | None) -> _T:
-    """Return an element that must be there. Raises `NoSuchElementException`."""
+    """Return a non-null element. Raises `NoSuchElementException`."""
     if value is None:
         raise NoSuchElementException
     return value
@@ -835,7 +835,7 @@ def fill(elements: MutableSequence[_T], value: _T) -> None:
 
 
 def swapped(elements: MutableSequence[_T], one: int, other: int) -> None:
-    """Have two elements change places: ``Collections.swap``."""
+    """Swap two elements: ``Collections.swap``."""
     elements[one], elements[other] = element(elements, other), element(elements, one)
 
 
@@ -860,10 +860,10 @@ def vector_element(elements: list[_T], index: int) -> _T:
 
 
 def double_key(number: float) -> Any:
-    """Return by what doubles are sorted: NaN last, and -0.0 before 0.0."""
+    """Return a sort key for doubles: NaN last, and -0.0 before 0.0."""
     return cmp_to_key(compared_doubles)(number)
 
 
 def counted(elements: Iterable[Any]) -> Long:
-    """Return how many elements there are: ``Collectors.counting``."""
+    """Return the number of elements: ``Collectors.counting``."""
     return Long(sum(1 for _ in elements))

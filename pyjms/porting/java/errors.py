@@ -1,4 +1,4 @@
-"""Java's exceptions that pyjms has no other use for, and what of a program was not ported."""
+"""Java's exceptions that pyjms itself does not need, and errors for parts of a program that were not ported."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ __all__ = [
 
 
 class NotPorted(BaseException):
-    """A part of a program was reached that nobody has ported yet; the text says which.
+    """Execution has reached a part of the program that is not ported yet; the text says which.
 
-    No ``except Exception`` of the program takes it for one of its own errors.
+    No ``except Exception`` of the program catches it.
     """
 
 
@@ -80,7 +80,7 @@ def not_ported(what: str) -> NoReturn:
 
 
 class not_ported_field:  # noqa: N801  it is written like the function
-    """A static field that was not ported: who reads it hears so."""
+    """A static field that was not ported: reading it raises `NotPorted`."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -90,14 +90,14 @@ class not_ported_field:  # noqa: N801  it is written like the function
 
 
 class _WithCause(BaseException):
-    """What the constructors of Java's exceptions take: a message, a cause, both, or neither."""
+    """The constructors of Java's exceptions: a message, a cause, both, or neither."""
 
     def __init__(self, message: object = None, cause: BaseException | None = None) -> None:
         if isinstance(message, BaseException) and cause is None:
             cause = message
-            # An exception made with a cause alone has the cause's text as its message, as Throwable does.
+            # An exception with only a cause has the cause's text as its message, as in Throwable.
             message = _described(cause)
-        # Without a message `args` stays empty, which stands for null.
+        # Without a message `args` stays empty, which means null.
         super().__init__(*([] if message is None else [message]))
         if cause is not None:
             self.__cause__ = cause
@@ -109,7 +109,7 @@ def _described(error: BaseException) -> str:
 
 
 class Exception(_WithCause, CheckedThrowable, builtins.Exception):
-    """java.lang.Exception, for `throw` and for classes that extend it; `except` has Python's own."""
+    """java.lang.Exception, for `throw` and for subclasses; `except` uses Python's own."""
 
 
 class IOException(Exception, OSError):
@@ -117,7 +117,7 @@ class IOException(Exception, OSError):
 
 
 class InterruptedException(Exception):
-    """java.lang.InterruptedException: of `sleep` alone."""
+    """java.lang.InterruptedException, raised by `sleep` alone."""
 
 
 class TimeoutException(Exception):
@@ -129,7 +129,7 @@ class RuntimeException(_WithCause, RuntimeThrowable, RuntimeError):
 
 
 class IllegalStateException(RuntimeException):
-    """java.lang.IllegalStateException; the one of JMS is another class, in pyjms."""
+    """java.lang.IllegalStateException; JMS's is another class, in pyjms."""
 
 
 class IllegalMonitorStateException(RuntimeException):
@@ -273,7 +273,7 @@ class ArithmeticException(_WithCause, RuntimeThrowable, builtins.ArithmeticError
 
 
 class Error(_WithCause, RuntimeThrowable, BaseException):
-    """java.lang.Error: what `catch (Exception e)` does not catch."""
+    """java.lang.Error: not caught by `catch (Exception e)`."""
 
 
 class AssertionError(Error):
@@ -292,7 +292,9 @@ RUNTIME_EXCEPTIONS = (
     TypeError,
     ValueError,
 )
-"""What `catch (RuntimeException e)` catches: Java's classes, and what Python raises in their place."""
+"""The exceptions that `catch (RuntimeException e)` catches: Java's classes, and those that Python raises in their
+place.
+"""
 
 _PACKAGES = {
     "pyjms.errors": "javax.jms",
@@ -341,7 +343,7 @@ _ELSEWHERE = {
 
 
 def java_class_name(kind: type) -> str:
-    """Return what ``getClass().getName()`` says of a class of Java, of JMS, or of a ported program."""
+    """Return the result of ``getClass().getName()`` for a class of Java, of JMS, or of a ported program."""
     # In the class's own dictionary: a subclass does not inherit the Java name of the class above.
     named: Any = kind.__dict__.get("java_name")
     if isinstance(named, str):

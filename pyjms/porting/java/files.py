@@ -60,21 +60,21 @@ _UNKNOWN: Final = object()
 
 
 class looked_up:  # noqa: N801  it is written like a function
-    """A field with `@Resource`: its object is looked up when it is first read, and may be set as any other."""
+    """A field with `@Resource`: its object is looked up when it is first read, and may be set like any other."""
 
     def __init__(self, find: Callable[[], Any]) -> None:
         self._find = find
         self._found: Any = _UNKNOWN
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        # A marker and not None, as a look-up may find None.
+        # A marker and not None, as a look-up may return None.
         if self._found is _UNKNOWN:
             self._found = self._find()
         return self._found
 
 
 def filled(pattern: str, *values: str) -> str:
-    """Return a pattern of a logger with its values, in the place of ``{}`` or of ``{0}``."""
+    """Return a logger's pattern with its values in place of ``{}`` or ``{0}``."""
     for place, value in enumerate(values):
         for hole in (f"{{{place}}}", "{}"):
             if hole in pattern:
@@ -87,7 +87,7 @@ _T = TypeVar("_T")
 
 
 def text_line(value: object = "") -> None:
-    """Write a value and the end of its line at once, so that no other thread comes between: ``System.out.println``."""
+    """Write a value and a line end in one call, so that no other thread comes between: ``System.out.println``."""
     sys.stdout.write(f"{text(value)}\n")
 
 
@@ -99,12 +99,12 @@ def error_line(value: object = "") -> None:
 def put_text(value: object) -> None:
     """Write a value without the end of a line: ``System.out.print``."""
     sys.stdout.write(text(value))
-    # A prompt is shown at once, as System.out does; Python keeps a line without end in its buffer.
+    # A prompt is shown at once, as by System.out; Python keeps an incomplete line in its buffer.
     sys.stdout.flush()
 
 
 def read_line() -> str | None:
-    """Return the next line of the standard input without its end; None: there is none."""
+    """Return the next line of the standard input without its end; None at the end."""
     sys.stdout.flush()
     line = sys.stdin.readline()
     return line.removesuffix("\n").removesuffix("\r") if line else None
@@ -118,12 +118,12 @@ def read_byte() -> int:
 
 
 class Scanner:
-    """java.util.Scanner over lines: those of the standard input, of a text, or of what has `readLine`."""
+    """java.util.Scanner over lines: of the standard input, of a text, or of an object with `readLine`."""
 
     def __init__(self, source: Any = None) -> None:
         if hasattr(source, "reader"):
             source = source.reader()
-        # A text is read by lines, too, so that all three sources have one way to the next line.
+        # A text is also read by lines, so that all three sources work alike.
         lines = iter(source.splitlines()) if isinstance(source, str) else None
         self._next_line: Callable[[], str | None] = (
             (lambda: next(lines, None)) if lines is not None else source.readLine if source is not None else read_line
@@ -152,7 +152,7 @@ class Scanner:
         while self._fill():
             if self._rest and not self._rest.isspace():
                 return True
-            # An empty rest has no more words, and the next line is fetched.
+            # An empty rest has no more words, and the next line is read.
             self._rest = None
         return False
 
@@ -194,7 +194,7 @@ class Scanner:
         if not self.hasNext():
             raise NoSuchElementException
         try:
-            # The word is taken only if it is a number: after an InputMismatchException it must still be there.
+            # The word is taken only if it is a number: after an InputMismatchException it must still be available.
             made = parse(self._peek())
         except NumberFormatException as error:
             raise InputMismatchException(error.getMessage()) from None
@@ -202,13 +202,13 @@ class Scanner:
         return made
 
     def close(self) -> None:
-        """Close what it reads."""
+        """Close the source."""
         if self._close is not None:
             self._close()
 
 
 def exit(code: int) -> NoReturn:
-    """End the process at once, from any thread, whatever others are at: ``System.exit``."""
+    """End the process at once, from any thread: ``System.exit``."""
     sys.stdout.flush()
     sys.stderr.flush()
     # `sys.exit` raises in one thread only; Java ends the process whatever other threads do.
@@ -226,12 +226,12 @@ def _io_errors(name: object = None) -> Iterator[None]:
         # While opening, Java reports any reason as FileNotFoundException, even a missing permission.
         kind = FileNotFoundException if name is not None else IOException
         raise kind(reason) from error
-    except ValueError as error:  # Python's word for a file that is closed
+    except ValueError as error:  # Python's error for a closed file
         raise IOException("Stream closed") from error
 
 
 class _Closeable:
-    """What ``with`` closes at its end."""
+    """Objects that ``with`` closes."""
 
     def close(self) -> None:
         """Close it; a second time does nothing."""
@@ -250,7 +250,7 @@ class Reader(_Closeable):
         self._source = source
 
     def readLine(self) -> str | None:
-        """Return the next line without its end; None: there is none."""
+        """Return the next line without its end; None at the end."""
         if self._source is sys.stdin:
             sys.stdout.flush()
         with _io_errors():
@@ -266,7 +266,7 @@ class Reader(_Closeable):
         return ord(letter) if letter else -1
 
     def readInto(self, target: list[str]) -> int:
-        """Fill an array of characters, and return how many there were, or -1."""
+        """Fill an array of characters, and return their number, or -1."""
         with _io_errors():
             found = self._source.read(len(target))
         target[: len(found)] = list(found)
@@ -283,7 +283,7 @@ class Reader(_Closeable):
         return more
 
     def lines(self) -> list[str]:
-        """Return all lines that are left."""
+        """Return all remaining lines."""
         return list(iter(self.readLine, None))
 
     def close(self) -> None:
@@ -305,7 +305,7 @@ class InputStream(_Closeable):
         return found[0] if found else -1
 
     def readInto(self, target: bytearray, start: int = 0, count: int | None = None) -> int:
-        """Fill an array of bytes, and return how many there were, or -1."""
+        """Fill an array of bytes, and return their number, or -1."""
         wanted = len(target) - start if count is None else count
         with _io_errors():
             found = self._source.read(wanted)
@@ -314,12 +314,12 @@ class InputStream(_Closeable):
         return len(found) if found or not wanted else -1
 
     def readAllBytes(self) -> bytes:
-        """Return all that is left."""
+        """Return all remaining bytes."""
         with _io_errors():
             return self._source.read()
 
     def available(self) -> int:
-        """Return how many bytes are left."""
+        """Return the number of remaining bytes."""
         place = self._source.tell()
         end = self._source.seek(0, os.SEEK_END)
         self._source.seek(place)
@@ -340,10 +340,10 @@ class InputStream(_Closeable):
 
 
 class _StandardInput(InputStream):
-    """System.in: what Python's ``sys.stdin`` reads."""
+    """System.in: Python's ``sys.stdin``."""
 
     def __init__(self) -> None:
-        # An empty source: all methods that read are replaced, and `close` must not close `sys.stdin`.
+        # An empty source: all reading methods are replaced, and `close` must not close `sys.stdin`.
         super().__init__(io.BytesIO())
 
     def read(self) -> int:
@@ -355,7 +355,7 @@ class _StandardInput(InputStream):
         return Reader(sys.stdin)
 
     def available(self) -> int:
-        """Return 0: nobody knows."""
+        """Return 0: the number is unknown."""
         return 0
 
 
@@ -378,7 +378,7 @@ class OutputStream(_Closeable):
             self._target.write(data[start : len(data) if count is None else start + count])
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Flush written data to the system."""
         with _io_errors():
             self._target.flush()
 
@@ -400,11 +400,11 @@ class ByteArrayOutputStream(OutputStream):
         super().__init__(self._bytes)
 
     def toByteArray(self) -> bytearray:
-        """Return what was written."""
+        """Return the written bytes."""
         return bytearray(self._bytes.getvalue())
 
     def toString(self, charset: str = "UTF-8") -> str:
-        """Return what was written as a text."""
+        """Return the written bytes as a text."""
         return self._bytes.getvalue().decode(charset_named(charset), "replace")
 
     def size(self) -> int:
@@ -412,12 +412,12 @@ class ByteArrayOutputStream(OutputStream):
         return len(self._bytes.getvalue())
 
     def reset(self) -> None:
-        """Forget what was written."""
+        """Discard the written bytes."""
         self._bytes.seek(0)
         self._bytes.truncate()
 
     def close(self) -> None:
-        """Do nothing: what was written is still there."""
+        """Do nothing: the written data remain."""
 
 
 class Writer(_Closeable):
@@ -441,13 +441,13 @@ class Writer(_Closeable):
         self.write("\n")
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Flush written data to the system."""
         with _io_errors():
             self._target.flush()
 
     def close(self) -> None:
-        """Close it; a second time does nothing, and what the whole program writes to stays open."""
-        # Java's programs close System.out by the writer around it; in Python later output would raise.
+        """Close it; a second time does nothing, and the program's standard output stays open."""
+        # Java's programs close System.out through the writer around it; in Python later output would raise.
         if self._target is sys.stdout or self._target is sys.stderr:
             self._target.flush()
         else:
@@ -469,7 +469,7 @@ class PrintWriter(Writer):
         self._put(f"{text(value)}\n")
 
     def printf(self, pattern: str, *values: object) -> Self:
-        """Write values as a pattern has them."""
+        """Write values formatted by a pattern."""
         self._put(format(pattern, *values))
         return self
 
@@ -478,7 +478,7 @@ class PrintWriter(Writer):
         self._put(chr(value & 0xFFFF) if isinstance(value, int) else value)
 
     def _put(self, value: str) -> None:
-        # A PrintWriter may stand over a stream of bytes or over a writer.
+        # A PrintWriter may wrap a stream of bytes or a writer.
         self._target.write(value.encode() if isinstance(self._target, OutputStream) else value)
 
 
@@ -490,11 +490,11 @@ class StringWriter(Writer):
         super().__init__(self._text)
 
     def toString(self) -> str:
-        """Return what was written."""
+        """Return the written text."""
         return self._text.getvalue()
 
     def close(self) -> None:
-        """Do nothing: what was written is still there."""
+        """Do nothing: the written data remain."""
 
 
 class File:
@@ -561,7 +561,7 @@ class File:
 
     def delete(self) -> bool:
         """Delete it, and return whether that was possible."""
-        # `delete` of Java removes an empty folder as well, and reports errors by its result.
+        # Java's `delete` also removes an empty folder, and reports errors by its result.
         return _is_done(lambda: os.rmdir(self._path) if self.isDirectory() else os.remove(self._path))
 
     def mkdir(self) -> bool:
@@ -569,7 +569,7 @@ class File:
         return _is_done(lambda: os.mkdir(self._path))
 
     def mkdirs(self) -> bool:
-        """Make the folder, and those around it."""
+        """Make the folder, and its parents."""
         return _is_done(lambda: os.makedirs(self._path))
 
     def createNewFile(self) -> bool:
@@ -580,12 +580,12 @@ class File:
             return True
 
     def listFiles(self) -> list[File] | None:
-        """Return what is in the folder, in alphabetical order; None: it is none."""
+        """Return the entries of the folder, in alphabetical order; None if it is no folder."""
         # Sorted: Java promises no order, and the system's differs from machine to machine.
         return [File(self, name) for name in sorted(os.listdir(self._path))] if self.isDirectory() else None
 
     def list(self) -> Any:
-        """Return the names of what is in the folder, in alphabetical order; None: it is none."""
+        """Return the names of the entries of the folder, in alphabetical order; None if it is no folder."""
         return sorted(os.listdir(self._path)) if self.isDirectory() else None
 
 
@@ -642,7 +642,7 @@ def write_file(path: str | File, data: bytes | bytearray) -> None:
 
 
 def temporary_file(prefix: str, suffix: str | None) -> File:
-    """Return a new, empty file in the folder for such."""
+    """Return a new, empty file in the folder for temporary files."""
     # Java's default suffix is ".tmp"; the file exists when the name is returned.
     handle, name = tempfile.mkstemp(suffix or ".tmp", prefix)
     os.close(handle)
@@ -650,7 +650,7 @@ def temporary_file(prefix: str, suffix: str | None) -> File:
 
 
 def stack_trace_to(error: BaseException, target: Any) -> None:
-    """Write what Python shows of an exception to a writer or stream: ``printStackTrace(target)``."""
+    """Write an exception's Python traceback to a writer or stream: ``printStackTrace(target)``."""
     import traceback
 
     lines = "".join(traceback.format_exception(error))

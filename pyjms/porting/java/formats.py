@@ -1,4 +1,4 @@
-"""java.util.Formatter with its exceptions; dates and their formats, in the time zone of this machine and in English."""
+"""java.util.Formatter with its exceptions; dates and their formats, in this machine's time zone and in English."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MONTHS: Final = [
 _DAYS: Final = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _EPOCH: Final = datetime(1970, 1, 1)
 DATE_LETTERS: Final = "GyYMdDEaHkKhmsSzZXu"
-"""The letters of a pattern that `SimpleDateFormat` knows."""
+"""The pattern letters of `SimpleDateFormat`."""
 
 
 @total_ordering
@@ -76,12 +76,12 @@ class Date:
         return (self._ms > other._ms) - (self._ms < other._ms)
 
     def toString(self) -> str:
-        """Return day, month, time, zone and year, as ``%tc`` has them."""
+        """Return day, month, time, zone and year, in the format of ``%tc``."""
         return date_field(self, "c") or ""
 
     def local(self) -> datetime:
         """Return the date and time in this machine's zone."""
-        # By addition: `datetime.fromtimestamp` fails for moments before 1970 on some systems, and goes through a float.
+        # By addition: `datetime.fromtimestamp` fails for times before 1970 on some systems, and goes through a float.
         utc = _EPOCH + timedelta(milliseconds=self._ms)
         return utc.replace(tzinfo=_UTC).astimezone()
 
@@ -99,7 +99,7 @@ _UTC: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00").tzinfo
 
 
 def date_field(date: Date, letter: str) -> str | None:
-    """Return a part of a date as ``%t`` and a letter of a format have it; None: there is no such letter."""
+    """Return a part of a date for ``%t`` and a letter; None if there is no such letter."""
     now = date.local()
     month, day, hour = _MONTHS[now.month - 1], _DAYS[now.weekday()], now.hour % 12 or 12
     zone = now.tzname() or ""
@@ -160,13 +160,13 @@ class SimpleDateFormat:
         return self._pattern
 
     def format(self, date: Date) -> str:
-        """Return a date as the pattern has it."""
+        """Return a date in the pattern's format."""
         now = date.local()
         return "".join(_shown(part, now) if part[0].isalpha() else _plain(part) for part in self._parts)
 
     def parse(self, text: str) -> Date:
-        """Return the date of a text, of which what follows is left alone. Raises `ParseException`."""
-        # `match` and not `fullmatch`: Java leaves alone what follows the date.
+        """Return the date at the start of a text; the rest is ignored. Raises `ParseException`."""
+        # `match` and not `fullmatch`: Java ignores text after the date.
         match = re.match("".join(map(_expression, self._parts)), text)
         try:
             return Date(
@@ -192,7 +192,7 @@ def _shown(part: str, now: datetime) -> str:
         return _DAYS[now.weekday()] if width > 3 else _DAYS[now.weekday()][:3]
     if letter == "a":
         return "AM" if now.hour < 12 else "PM"
-    # Moments before the year 1 cannot be had from Python's `datetime`.
+    # Python's `datetime` has no times before the year 1.
     if letter == "G":
         return "AD"
     if letter == "z":
@@ -266,7 +266,7 @@ def _milliseconds(parts: list[str], values: tuple[str, ...]) -> int:
     local = day + timedelta(
         days=fields["d"] - 1, hours=hours, minutes=fields["m"], seconds=fields["s"], milliseconds=fields["S"]
     )
-    # Without a zone in the text it is the machine's, with the offset of that very day.
+    # Without a zone in the text it is the machine's, with the offset of that day.
     aware = local.astimezone() if offset is None else local.replace(tzinfo=_UTC) - timedelta(minutes=offset)
     return (aware - _EPOCH.replace(tzinfo=_UTC)) // timedelta(milliseconds=1)
 
@@ -290,13 +290,13 @@ _FLAGS: Final = {
     "%": "-",
     "n": "",
 }
-"""The flags that each conversion takes; ``#`` of ``x`` and ``o`` is a prefix."""
+"""The flags of each conversion; ``#`` of ``x`` and ``o`` is a prefix."""
 _EXACT: Final = Context(prec=2000)
 _BITS: Final[dict[type, int]] = {Byte: 8, Short: 16, Long: 64}
 
 
 def format(pattern: str, *values: object) -> str:
-    """Return `values` as a pattern of Java has them. Raises the exceptions of java.util.Formatter."""
+    """Return `values` formatted by a Java pattern. Raises the exceptions of java.util.Formatter."""
     parts, place, given, last = [], 0, 0, -1
     while (start := pattern.find("%", place)) >= 0:
         parts.append(pattern[place:start])
@@ -309,7 +309,7 @@ def format(pattern: str, *values: object) -> str:
         if kind in "n%":
             parts.append("\n" if kind == "n" else _wide("%", match))
             continue
-        # `%<s` repeats the last argument; the flag may stand among the others.
+        # `%<s` repeats the last argument; the flag may be among the others.
         if match["index"] == "<" or "<" in match["flags"]:
             number = last
         elif match["index"]:
@@ -325,7 +325,7 @@ def format(pattern: str, *values: object) -> str:
 
 
 def _kind_of(match: re.Match[str]) -> str:
-    """Return the conversion in lower case, and refuse flags that it does not have."""
+    """Return the conversion in lower case, and refuse flags that it lacks."""
     letter = match["letter"]
     kind = "t" if match["time"] else letter.lower()
     if kind not in _FLAGS or (letter.isupper() and kind in "dofn" and kind != "t"):
@@ -398,14 +398,14 @@ def _radix(match: re.Match[str], value: object) -> str:
 
 
 def _number(match: re.Match[str], value: object) -> Decimal | str:
-    """Return the exact decimal that Java shows of a number, or the text of one that is none."""
+    """Return the exact decimal that Java shows for a number, or the text of a value that is no number."""
     if isinstance(value, BigDecimal):
         return value.decimal
     if not isinstance(value, float):
         raise _mismatch(match, value)
     if isnan(value) or isinf(value):
         return _signed("NaN" if isnan(value) else "Infinity", value < 0, match["flags"].replace(" ", ""))
-    # By its shortest text and not by its exact value: Java rounds the decimal that it prints.
+    # By its shortest text and not by its exact value: Java rounds the printed decimal.
     return Decimal(text_of_float(value) if isinstance(value, Float) else text_of_double(value))
 
 
@@ -470,7 +470,7 @@ def _hexadecimal(match: re.Match[str], value: object) -> str:
     if isnan(value) or isinf(value):
         return "NaN" if isnan(value) else text_of_double(value)
     made = re.sub(r"(\.[0-9a-f]*?)0+p", r"\1p", abs(value).hex()).replace(".p", ".0p").replace("p+", "p")
-    # By the text: -0.0 is not below zero, and has a sign.
+    # By the text: -0.0 is not below zero, but has a sign.
     return _signed(made, str(value)[0] == "-", match["flags"])
 
 

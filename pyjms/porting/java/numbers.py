@@ -45,28 +45,28 @@ __all__ = [
 
 
 def as_int(number: int) -> int:
-    """Return `number` cut to 32 bits, as an int that overflows."""
+    """Return `number` wrapped to 32 bits, as an int that overflows."""
     # Shifted by half of the range before the mask and back after it: this gives the sign without a branch.
     return (number + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
 
 
 def as_long(number: int) -> int:
-    """Return `number` cut to 64 bits, as a long that overflows."""
+    """Return `number` wrapped to 64 bits, as a long that overflows."""
     return (number + (1 << 63) & (1 << 64) - 1) - (1 << 63)
 
 
 def as_short(number: int) -> int:
-    """Return `number` cut to 16 bits: the cast ``(short)``."""
+    """Return `number` wrapped to 16 bits: the cast ``(short)``."""
     return (number + 0x8000 & 0xFFFF) - 0x8000
 
 
 def as_byte(number: int) -> int:
-    """Return `number` cut to 8 bits: the cast ``(byte)``."""
+    """Return `number` wrapped to 8 bits: the cast ``(byte)``."""
     return (number + 0x80 & 0xFF) - 0x80
 
 
 def as_char(number: int) -> str:
-    """Return the character with the code `number`, cut to 16 bits: the cast ``(char)``."""
+    """Return the character with the code `number`, wrapped to 16 bits: the cast ``(char)``."""
     return chr(number & 0xFFFF)
 
 
@@ -76,7 +76,7 @@ def as_single(number: float) -> float:
 
 
 def to_int(number: float) -> int:
-    """Return the cast ``(int)`` of a double: towards zero, at most what an int holds, and 0 for NaN."""
+    """Return the cast ``(int)`` of a double: towards zero, limited to the range of an int, and 0 for NaN."""
     return _integer(number, 1 << 31)
 
 
@@ -107,7 +107,7 @@ def int_remainder(dividend: int, divisor: int) -> int:
 
 
 def divide(dividend: float, divisor: float) -> float:
-    """Return the quotient of doubles: by zero it is infinite, or no number."""
+    """Return the quotient of doubles: division by zero gives an infinity or NaN."""
     if divisor:
         return dividend / divisor
     if math.isnan(dividend) or not dividend or math.isnan(divisor):
@@ -133,7 +133,7 @@ def _ordered(number: float) -> tuple[float, float]:
 
 
 def greater(one: float, other: float) -> float:
-    """Return ``Math.max`` of doubles: NaN where one of them is."""
+    """Return ``Math.max`` of doubles: NaN if one of them is."""
     return math.nan if math.isnan(one) or math.isnan(other) else max(one, other, key=_ordered)
 
 
@@ -143,7 +143,7 @@ def smaller(one: float, other: float) -> float:
 
 
 def math_of(function: Callable[[float], float], number: float) -> float:
-    """Return what a function of `math` does, with NaN or infinity where Python raises."""
+    """Return the result of a function of `math`, with NaN or infinity where Python raises."""
     try:
         return function(number)
     except ValueError:
@@ -153,7 +153,7 @@ def math_of(function: Callable[[float], float], number: float) -> float:
 
 
 def logarithm(function: Callable[[float], float], number: float) -> float:
-    """Return a logarithm: of zero it is infinite, of less no number."""
+    """Return a logarithm: minus infinity for zero, NaN below."""
     return -math.inf if not number else math_of(function, number)
 
 
@@ -172,7 +172,7 @@ def power(base: float, exponent: float) -> float:
 
 
 def whole(function: Callable[[float], int], number: float) -> float:
-    """Return a number rounded by a function, with its sign; infinities and NaN stay."""
+    """Return a number rounded by a function, with its sign; infinities and NaN are unchanged."""
     if math.isnan(number) or math.isinf(number):
         return number
     # `math.ceil` and the like return integers, which have no -0.0.
@@ -190,7 +190,7 @@ def rounded(number: float) -> int:
 
 
 def signum(number: float) -> float:
-    """Return -1.0, 0.0 or 1.0, or the number itself where it is zero or NaN."""
+    """Return -1.0, 0.0 or 1.0, or the number itself if it is zero or NaN."""
     return number if math.isnan(number) or not number else math.copysign(1.0, number)
 
 
@@ -214,7 +214,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASC
 
 @total_ordering
 class BigInteger:
-    """java.math.BigInteger: an integer of any size, around one of Python's."""
+    """java.math.BigInteger: an integer of any size, around a Python int."""
 
     ZERO: BigInteger
     ONE: BigInteger
@@ -321,7 +321,7 @@ BigInteger.ZERO, BigInteger.ONE, BigInteger.TEN = (BigInteger(each) for each in 
 
 
 class BigDecimal:
-    """java.math.BigDecimal: an integer, and how many of its digits are behind the point."""
+    """java.math.BigDecimal: an integer, and the number of its digits after the point."""
 
     ZERO: BigDecimal
     ONE: BigDecimal
@@ -331,7 +331,7 @@ class BigDecimal:
         if isinstance(value, str):
             value, scale = _parsed(value)
         elif isinstance(value, float):
-            # Exactly, as in Java: new BigDecimal(0.1) has 55 digits behind the point.
+            # Exactly, as in Java: new BigDecimal(0.1) has 55 digits after the point.
             exact = Decimal(value)
             if not exact.is_finite():
                 raise NumberFormatException("Infinite or NaN")
@@ -341,11 +341,11 @@ class BigDecimal:
 
     @property
     def decimal(self) -> Decimal:
-        """The number as Python has it."""
+        """The number as a Python Decimal."""
         return Decimal(self._unscaled).scaleb(-self._scale, _EXACT)
 
     def __eq__(self, other: object) -> bool:
-        # `equals` tells 2.0 from 2.00 in Java; `compareTo` does not.
+        # Java's `equals` distinguishes 2.0 from 2.00; `compareTo` does not.
         return isinstance(other, BigDecimal) and (self._unscaled, self._scale) == (other._unscaled, other._scale)
 
     def __hash__(self) -> int:
@@ -381,11 +381,11 @@ class BigDecimal:
         return sign + _with_point(digits, self._scale)
 
     def scale(self) -> int:
-        """Return how many digits are behind the point."""
+        """Return the number of digits after the point."""
         return self._scale
 
     def precision(self) -> int:
-        """Return how many digits there are."""
+        """Return the number of digits."""
         return len(str(abs(self._unscaled)))
 
     def unscaledValue(self) -> BigInteger:
@@ -412,7 +412,7 @@ class BigDecimal:
         return BigDecimal(self._unscaled * other._unscaled, self._scale + other._scale)
 
     def divide(self, other: BigDecimal, scale: int | str | None = None, rounding: str | None = None) -> BigDecimal:
-        """Return the quotient: exact, or with a scale (else that of the dividend) and a way of rounding."""
+        """Return the quotient: exact, or with a scale (by default the dividend's) and a rounding mode."""
         if isinstance(scale, str):
             scale, rounding = None, scale
         if not other._unscaled:
@@ -463,7 +463,7 @@ class BigDecimal:
         return BigDecimal(rest if mine >= 0 else -rest, scale)
 
     def setScale(self, scale: int, rounding: str = "UNNECESSARY") -> BigDecimal:
-        """Return the number with so many digits behind the point."""
+        """Return the number with `scale` digits after the point."""
         shift = scale - self._scale
         if shift >= 0:
             return BigDecimal(self._unscaled * 10**shift, scale)
@@ -492,7 +492,7 @@ class BigDecimal:
         return (self._unscaled > 0) - (self._unscaled < 0)
 
     def compareTo(self, other: BigDecimal) -> int:
-        """Return -1, 0 or 1; the scale makes no difference."""
+        """Return -1, 0 or 1; the scale is ignored."""
         mine, its, _ = self._aligned(other)
         return (mine > its) - (mine < its)
 
@@ -505,7 +505,7 @@ class BigDecimal:
         return self if self.compareTo(other) <= 0 else other
 
     def toBigInteger(self) -> BigInteger:
-        """Return the integer, without what is behind the point."""
+        """Return the integer part."""
         return BigInteger(int(self))
 
 
@@ -537,7 +537,7 @@ def _with_point(digits: str, scale: int) -> str:
 
 
 def _rounded(numerator: int, denominator: int, rounding: str) -> int:
-    """Return a quotient rounded in one of the ways of java.math.RoundingMode."""
+    """Return a quotient rounded by a java.math.RoundingMode."""
     negative = (numerator < 0) != (denominator < 0)
     whole, rest = divmod(abs(numerator), abs(denominator))
     if rest:

@@ -1,4 +1,4 @@
-"""Casts, comparisons, elements and fields: where Python goes on, and Java raises, or has a value."""
+"""Casts, comparisons, elements and fields: cases in which Java raises, or has a value, and Python does not."""
 
 from __future__ import annotations
 
@@ -98,18 +98,18 @@ def equals(one: object, other: object) -> bool:
 
 
 class Object:
-    """java.lang.Object, as programs make it to hold a lock."""
+    """java.lang.Object, which programs create as a lock."""
 
 
 def known(value: _T | None) -> _T:
-    """Return an object that must be there. Raises `NullPointerException`."""
+    """Return a non-null object. Raises `NullPointerException`."""
     if value is None:
         raise NullPointerException("null")
     return value
 
 
 def boxed(kind: Callable[[Any], _T], value: Any) -> _T | None:
-    """Return a number as the class that says its type in Java, or None."""
+    """Return a number as the class of its Java type, or None."""
     return None if value is None else kind(value)
 
 
@@ -154,14 +154,14 @@ def added_to_set(elements: MutableSet[_T], value: _T) -> bool:
 
 
 def copy_elements(source: Any, first: int, target: Any, place: int, count: int) -> None:
-    """Do what ``System.arraycopy`` does."""
+    """``System.arraycopy``."""
     # All checks come first, since Java changes nothing if one of them fails.
     for what, array, start in (("source", source, first), ("destination", target, place)):
         if start < 0:
             raise ArrayIndexOutOfBoundsException(
                 f"arraycopy: {what} index {start} out of bounds for length {len(array)}"
             )
-        # A slice of Python would silently copy less, or grow the target.
+        # A Python slice would silently copy less, or grow the target.
         if start + count > len(array):
             raise ArrayIndexOutOfBoundsException(
                 f"arraycopy: last {what} index {start + count} out of bounds for length {len(array)}"
@@ -172,7 +172,7 @@ def copy_elements(source: Any, first: int, target: Any, place: int, count: int) 
 
 
 def check_index(index: int, length: int) -> int:
-    """Return `index`. Raises `IndexOutOfBoundsException` where it is none of `length` elements."""
+    """Return `index`. Raises `IndexOutOfBoundsException` if it is not below `length`, or negative."""
     if not 0 <= index < length:
         raise IndexOutOfBoundsException(f"Index {index} out of bounds for length {length}")
     return index
@@ -184,14 +184,16 @@ def at(elements: Sequence[_T], index: int) -> _T:
 
 
 def array_index(index: int, length: int) -> int:
-    """Return `index`. Raises `ArrayIndexOutOfBoundsException` where an array of `length` elements has none of that number."""
+    """Return `index`. Raises `ArrayIndexOutOfBoundsException` if an array of `length` elements has no such index."""
     if not 0 <= index < length:
         raise ArrayIndexOutOfBoundsException(f"Index {index} out of bounds for length {length}")
     return index
 
 
 def insert_index(index: int, length: int) -> int:
-    """Return `index`. Raises `IndexOutOfBoundsException` where nothing can be put in a list of `length` elements there."""
+    """Return `index`. Raises `IndexOutOfBoundsException` if nothing can be inserted there in a list of `length`
+    elements.
+    """
     if not 0 <= index <= length:
         raise IndexOutOfBoundsException(f"Index: {index}, Size: {length}")
     return index
@@ -204,14 +206,14 @@ def stored(elements: MutableSequence[_T], index: int, value: _T) -> _T:
 
 
 def replaced(elements: MutableSequence[_T], index: int, value: _T) -> _T:
-    """Return the element that `value` takes the place of: ``List.set``."""
+    """Return the element that `value` replaces: ``List.set``."""
     old = elements[check_index(index, len(elements))]
     elements[index] = value
     return old
 
 
 def removed(elements: MutableSequence[_T], value: _T) -> bool:
-    """Take the first element that equals `value` out, and return whether there was one."""
+    """Remove the first element that equals `value`, and return whether there was one."""
     if value in elements:
         elements.remove(value)
         return True
@@ -219,7 +221,7 @@ def removed(elements: MutableSequence[_T], value: _T) -> bool:
 
 
 def index_in(elements: Sequence[_T], value: _T) -> int:
-    """Return the number of the first element that equals `value`, or -1: ``List.indexOf``."""
+    """Return the index of the first element that equals `value`, or -1: ``List.indexOf``."""
     return elements.index(value) if value in elements else -1
 
 
@@ -229,14 +231,14 @@ def compared(one: int, other: int) -> int:
 
 
 def put(mapping: MutableMapping[_K, _T], key: _K, value: _T) -> _T | None:
-    """Return the value that `value` takes the place of, or None: what a map of Java puts."""
+    """Return the value that `value` replaces, or None: ``Map.put``."""
     old = mapping.get(key)
     mapping[key] = value
     return old
 
 
 def step(holder: object, field: str, by: int, bits: int) -> int:
-    """Add to a field, and return what it is then: ``++field``."""
+    """Add to a field, and return its new value: ``++field``."""
     half = 1 << (bits - 1)
     value: int = (getattr(holder, field) + by + half & (1 << bits) - 1) - half
     setattr(holder, field, value)
@@ -244,7 +246,7 @@ def step(holder: object, field: str, by: int, bits: int) -> int:
 
 
 def call(function: Any, method: str, *arguments: Any) -> Any:
-    """Call an object by its one method, or a lambda, which is a function."""
+    """Call an object's only method, or a lambda, which is a function."""
     own = getattr(function, method, None)
     return own(*arguments) if own is not None else function(*arguments)
 
@@ -255,10 +257,10 @@ def throwing(error: BaseException) -> NoReturn:
 
 
 def array_of(default: _T, length: int, *more: int) -> list[Any]:
-    """Return ``new _T[length]…``, filled with the value that elements have at first."""
+    """Return ``new _T[length]…``, filled with the default value of elements."""
     if length < 0:
         raise NegativeArraySizeException(str(length))
-    # A new list for each row: `*` would put the same one everywhere.
+    # a new list for each row: `*` would put the same one everywhere
     return [array_of(default, *more) for _ in range(length)] if more else [default] * length
 
 
@@ -285,17 +287,17 @@ def class_name(value: object) -> str:
     """Return ``value.getClass().getName()``."""
     kind = type(value)
     if kind is int:
-        # A plain `int` has no type of Java; its size is the only hint.
+        # A plain `int` has no Java type; its size is the only hint.
         return "java.lang.Integer" if -(1 << 31) <= int(value) < 1 << 31 else "java.lang.Long"  # type: ignore[call-overload]
     return _NAMES.get(kind) or java_class_name(kind)
 
 
 _CASTS: dict[type, str] = {list: "java.util.List", dict: "java.util.Map", set: "java.util.Set"}
-"""What a cast to a class of Python was in Java."""
+"""The Java class of a cast to a Python class."""
 
 
 class Class:
-    """java.lang.Class: its name alone. There is one object of each name."""
+    """java.lang.Class: only its name. There is one object for each name."""
 
     _known: ClassVar[dict[str, Class]] = {}
     _name: str
@@ -313,7 +315,7 @@ class Class:
         return self._name
 
     def getSimpleName(self) -> str:
-        """Return the name without package and classes around."""
+        """Return the name without package and enclosing classes."""
         return self._name.rpartition(".")[2].rpartition("$")[2]
 
     def getPackageName(self) -> str:
@@ -331,7 +333,7 @@ def class_of(value: object) -> Class:
 
 
 def hash_code(value: Any) -> int:
-    """Return ``value.hashCode()``, as Java has it for texts, numbers and collections of such."""
+    """Return ``value.hashCode()``, as in Java for texts, numbers and collections of these."""
     own = getattr(value, "hashCode", None)
     if own is not None:
         return int(own())
@@ -369,10 +371,10 @@ def all_equal(one: object, other: object) -> bool:
 
 
 def range_of(elements: Sequence[_T], start: int, end: int, default: _T) -> list[_T]:
-    """Return ``Arrays.copyOfRange``: a part of an array, filled up where it has no such elements."""
+    """Return ``Arrays.copyOfRange``: a part of an array, padded where it has no such elements."""
     if start > end:
         raise IllegalArgumentException(f"{start} > {end}")
-    # The start may be the length itself: the part is then filled up with defaults.
+    # The start may be the length itself: the part is then padded with defaults.
     array_index(start, len(elements) + 1)
     found = elements[start:end]
     more = end - start - len(found)
@@ -387,7 +389,7 @@ def to_int_exact(number: int, bits: int = 32) -> int:
 
 
 def tied_properties(defaults: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """Return a value of java.util.Properties, where only a text is one."""
+    """Return a value of java.util.Properties, where only a text counts."""
     found = defaults.get(key)
     return found if isinstance(found, str) else default
 
@@ -424,12 +426,12 @@ def _unescaped(value: str) -> str:
 
 
 class Iterator(Generic[_T]):
-    """java.util.Iterator over a list, or over a copy of another collection, which may be of keys, values or entries of a map."""
+    """java.util.Iterator over a list, or over a copy of another collection: also of a map's keys, values or entries."""
 
     def __init__(self, elements: Iterable[_T], mapping: MutableMapping[Any, Any] | None = None) -> None:
         self._elements: Any = elements
-        self._mapping = mapping  # whose keys, values or entries they are
-        # Sets and maps of Python must not change while they are iterated, so those are copied.
+        self._mapping = mapping  # the map whose keys, values or entries they are
+        # Python's sets and maps must not change during iteration, so they are copied.
         self._list = elements if isinstance(elements, list) else list(elements)
         self._next = 0
         self._may_remove = False
@@ -447,7 +449,7 @@ class Iterator(Generic[_T]):
         return self._list[self._next - 1]
 
     def remove(self) -> None:
-        """Take the element that `next` returned out of the collection."""
+        """Remove the element that `next` returned from the collection."""
         if not self._may_remove:
             raise IllegalStateException
         self._may_remove = False
@@ -481,7 +483,7 @@ def parse_uuid(value: str) -> str:
 
 def uuid_of_bytes(value: bytes | bytearray) -> str:
     """Return ``UUID.nameUUIDFromBytes``."""
-    # Java hashes the bytes alone; uuid3 of Python puts a namespace in front.
+    # Java hashes the bytes alone; Python's uuid3 puts a namespace in front.
     digest = hashlib.md5(bytes(value), usedforsecurity=False).digest()
     return str(UUID(bytes=digest, version=3))
 
@@ -499,7 +501,7 @@ def positive_bound(bound: int) -> int:
 
 
 def put_in_place(value: _T | None, other: _T) -> _T:
-    """Return a value, or another one where it is None."""
+    """Return a value, or another one if it is None."""
     return other if value is None else value
 
 
@@ -513,7 +515,7 @@ def with_cause(error: E, cause: BaseException | None) -> E:
 
 
 def made(kind: type[_T], initialize: Callable[..., None], *arguments: Any) -> _T:
-    """Return an object that one of several constructors with as many parameters makes."""
+    """Return an object made by one of several constructors with the same number of parameters."""
     # Without `__init__`, which is another one of the constructors.
     created = kind.__new__(kind)
     initialize(created, *arguments)
@@ -524,13 +526,13 @@ def made(kind: type[_T], initialize: Callable[..., None], *arguments: Any) -> _T
 
 
 class Enum:
-    """java.lang.Enum: each object that is made is one of the class's constants, in the order in which they are made."""
+    """java.lang.Enum: each object is one of the class's constants, in the order of their creation."""
 
     _constants: ClassVar[list[Any]]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        # Only the enum itself has a list: a constant with a body is a subclass, and joins that of its enum.
+        # Only the enum itself has a list: a constant with a body is a subclass, and joins its enum's.
         if Enum in cls.__bases__:
             cls._constants = []
 
@@ -540,15 +542,15 @@ class Enum:
         self._constants.append(self)
 
     def name(self) -> str:
-        """Return the name as it is declared."""
+        """Return the declared name."""
         return self.__name
 
     def ordinal(self) -> int:
-        """Return its place among the constants, from 0 on."""
+        """Return its position among the constants, from 0."""
         return self.__ordinal
 
     def toString(self) -> str:
-        """Return the name, unless the class says otherwise."""
+        """Return the name, unless the class overrides this."""
         return self.__name
 
     def compareTo(self, other: Enum) -> int:

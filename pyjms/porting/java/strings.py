@@ -1,4 +1,4 @@
-"""Texts as Java makes, reads and cuts them, and the regular expressions of java.util.regex."""
+"""Java's texts: conversion, parsing and substrings, and the regular expressions of java.util.regex."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ text_of_float = java_text.format_single
 
 
 def text(value: object) -> str:
-    """Return the text of any value, null among them."""
+    """Return the text of any value, also of null."""
     if isinstance(value, str):
-        # A plain text also of a Char, which is a subclass.
+        # A plain text for a Char, too, which is a subclass.
         return str(value)
     if value is None:
         return "null"
@@ -83,12 +83,12 @@ def text(value: object) -> str:
     if isinstance(value, float):
         return text_of_float(value) if isinstance(value, Float) else text_of_double(value)
     own: Any = getattr(value, "toString", None)
-    # Java's Throwable.toString has the class and the message; a program's own `toString` comes before it.
+    # Java's Throwable.toString has the class and the message; a program's own `toString` takes precedence.
     if isinstance(value, BaseException) and (own is None or _is_ours(own)):
         name, reason = java_class_name(type(value)), message_of(value)
         return name if reason is None else f"{name}: {reason}"
     if own is not None:
-        # `toString` may return null, which Java writes as such.
+        # `toString` may return null, which Java writes as "null".
         return "null" if (made := own()) is None else str(made)
     return _text_of_collection(value)
 
@@ -203,7 +203,7 @@ def _known(value: str | None) -> str:
 
 
 def substring(value: str, begin: int, end: int | None = None) -> str:
-    """Return ``value.substring(begin, end)``. Raises `IndexOutOfBoundsException`, where slices of Python give less."""
+    """Return ``value.substring(begin, end)``. Raises `IndexOutOfBoundsException`, where Python's slices return less."""
     stop = len(value) if end is None else end
     if not 0 <= begin <= stop <= len(value):
         raise StringIndexOutOfBoundsException(f"begin {begin}, end {stop}, length {len(value)}")
@@ -240,7 +240,7 @@ def _folded(value: str) -> list[str]:
 
 
 def upper(letter: str) -> str:
-    """Return ``Character.toUpperCase(letter)``: itself, where it would become two."""
+    """Return ``Character.toUpperCase(letter)``: unchanged, if it would become two characters."""
     made = letter.upper()
     # Java's characters stay single: "ß" has no upper one.
     return made if len(made) == 1 else letter
@@ -282,9 +282,9 @@ def charset_for_name(name: str) -> str:
 
 
 def bytes_of(value: str, charset: str = "UTF-8") -> bytes:
-    """Return ``value.getBytes(charset)``; what the charset lacks is a question mark."""
+    """Return ``value.getBytes(charset)``; characters that the charset lacks become a question mark."""
     name = charset_named(charset)
-    if name == "utf-16-be-with-mark":  # Java writes the mark, and the higher byte first
+    if name == "utf-16-be-with-mark":  # Java writes the byte order mark, and the higher byte first
         return b"\xfe\xff" + value.encode("utf-16-be", "replace")
     return value.encode(name, "replace")
 
@@ -296,7 +296,7 @@ def text_of_bytes(value: bytes | bytearray, charset: str = "UTF-8") -> str:
 
 
 class StringBuilder:
-    """java.lang.StringBuilder, and StringBuffer. What is appended is a text already."""
+    """java.lang.StringBuilder, and StringBuffer. Appended values are already texts."""
 
     def __init__(self, value: str = "") -> None:
         self._text = value
@@ -323,7 +323,7 @@ class StringBuilder:
         return len(self._text)
 
     def setLength(self, length: int) -> None:
-        """Cut the text, or fill it up with NUL."""
+        """Cut the text, or pad it with NUL."""
         if length < 0:
             raise StringIndexOutOfBoundsException(f"String index out of range: {length}")
         self._text = self._text[:length].ljust(length, "\0")
@@ -338,17 +338,17 @@ class StringBuilder:
         self._text = self._text[:place] + letter + self._text[place + 1 :]
 
     def deleteCharAt(self, index: int) -> StringBuilder:
-        """Take a character out."""
+        """Remove a character."""
         place = self._index(index)
         self._text = self._text[:place] + self._text[place + 1 :]
         return self
 
     def delete(self, start: int, end: int) -> StringBuilder:
-        """Take characters out."""
+        """Remove characters."""
         return self.replace(start, end, "")
 
     def replace(self, start: int, end: int, value: str) -> StringBuilder:
-        """Put a text in the place of characters."""
+        """Replace characters by a text."""
         end = min(end, len(self._text))
         if not 0 <= start <= end:
             raise StringIndexOutOfBoundsException(f"start {start}, end {end}, length {len(self._text)}")
@@ -386,7 +386,7 @@ def hash_of_text(value: str) -> int:
 
 
 def is_blank(value: str) -> bool:
-    """Return whether there is nothing but white space."""
+    """Return whether there is only white space."""
     return not value.strip()
 
 
@@ -426,12 +426,12 @@ _ESCAPES: Final = {
 
 
 _FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL
-"""Those that have a number of their own in `Pattern`, which the tables write as Python's."""
+"""Flags with a number in `Pattern`, which the tables write as Python's."""
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern of Java's as one of Python's. Raises `PatternSyntaxException`, also for what Python has nothing for."""
+    """Return a Java pattern as a Python one. Raises `PatternSyntaxException`, also for syntax that Python lacks."""
     try:
         # `\d`, `\w` and CASE_INSENSITIVE of Java mean ASCII, unless a flag for Unicode is given.
         return re.compile("".join(_tokens(pattern)), flags & _FLAGS | re.ASCII)
@@ -450,7 +450,7 @@ def _tokens(pattern: str) -> Iterator[str]:
         # Java reads a nested class as a union, Python as a bracket.
         if part == "[" and depth:
             raise PatternSyntaxException(f"a class of characters in another one, which Python has not\n{pattern}")
-        # A bracket that closes nothing is a letter.
+        # A bracket that closes nothing is a literal.
         depth += (part == "[") - (part == "]" and depth > 0)
         if part.startswith("\\Q"):
             yield re.escape(part[2:].removesuffix("\\E"))
@@ -462,9 +462,9 @@ def _tokens(pattern: str) -> Iterator[str]:
             found = _CLASSES.get(part[2:].strip("{}"))
             if found is None or (depth and part[1] == "P"):
                 raise PatternSyntaxException(f"the class {part}, which Python has not\n{pattern}")
-            # Within a class the brackets of the class are there already.
+            # Within a class the brackets already exist.
             yield found if depth else f"[{'^' if part[1] == 'P' else ''}{found}]"
-        # These stand for several characters or a place, which a class cannot hold.
+        # These match several characters or a position, which a class cannot contain.
         elif not depth and part in _ESCAPES:
             yield _ESCAPES[part]
         else:
@@ -472,14 +472,14 @@ def _tokens(pattern: str) -> Iterator[str]:
 
 
 def _replaced(match: re.Match[str], replacement: str) -> str:
-    """Return a replacement with what its references to groups stand for."""
+    """Return a replacement with its group references resolved."""
 
     def put(part: re.Match[str]) -> str:
         if part[1]:
             return part[1]
         name = part[3] or part[2]
         try:
-            # A group that took no part counts as empty in Java's replacement.
+            # A group that did not participate counts as empty in Java's replacement.
             return match[int(name) if name.isdecimal() else name] or ""
         except IndexError:
             raise IndexOutOfBoundsException(f"No group {name}") from None
@@ -568,17 +568,17 @@ class Matcher:
         self._place = 0
 
     def matches(self) -> bool:
-        """Return whether the whole text has the pattern."""
+        """Return whether the whole text matches the pattern."""
         self._match = self._pattern.fullmatch(self._value)
         return self._match is not None
 
     def lookingAt(self) -> bool:
-        """Return whether the text begins with the pattern."""
+        """Return whether the start of the text matches the pattern."""
         self._match = self._pattern.match(self._value)
         return self._match is not None
 
     def find(self) -> bool:
-        """Look for the next occurrence, and return whether there is one."""
+        """Find the next match, and return whether there is one."""
         self._match = self._pattern.search(self._value, self._place) if self._place <= len(self._value) else None
         if self._match is not None:
             # After an empty match one character is passed, or `find` would return it without end.
@@ -598,17 +598,17 @@ class Matcher:
             raise IndexOutOfBoundsException(f"No group {group}") from None
 
     def groupCount(self) -> int:
-        """Return how many groups the pattern has."""
+        """Return the number of groups in the pattern."""
         return self._pattern.groups
 
     def start(self, group: int = 0) -> int:
-        """Return where a group begins."""
+        """Return the start of a group."""
         return self._found().start(group)
 
     def end(self, group: int = 0) -> int:
-        """Return where a group ends."""
+        """Return the end of a group."""
         return self._found().end(group)
 
     def replaceAll(self, replacement: str) -> str:
-        """Return the text with all occurrences replaced."""
+        """Return the text with all matches replaced."""
         return self._pattern.sub(lambda match: _replaced(match, replacement), self._value)

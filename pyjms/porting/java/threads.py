@@ -62,26 +62,26 @@ _MONITORS: dict[int, tuple[Any, threading.Condition]] = {}
 
 
 def _monitor(holder: Any) -> threading.Condition:
-    """Return the lock of an object; ``setdefault`` of a dictionary is one step for all threads."""
+    """Return the lock of an object; a dictionary's ``setdefault`` is atomic for threads."""
     attributes = getattr(holder, "__dict__", None)
-    # A monitor of Java may be entered again by the thread that holds it.
+    # A thread that holds a Java monitor may enter it again.
     made = threading.Condition(threading.RLock())
     if isinstance(attributes, dict):
-        # Made in any case and then offered: two threads may come first at once, and both must get the same lock.
+        # Made in any case and then offered: two threads may be first at once, and both must get the same lock.
         return attributes.setdefault(_MONITOR, made)  # type: ignore[no-any-return]
-    # The table keeps the object: its id could be given to another one after its end.
+    # The table keeps the object alive: otherwise its id could be reused.
     return _MONITORS.setdefault(id(holder), (holder, made))[1]
 
 
 @contextmanager
 def synchronized(holder: Any) -> Iterator[None]:
-    """Hold the lock that belongs to an object, as a ``synchronized`` block does."""
+    """Hold an object's lock, as a ``synchronized`` block does."""
     with _monitor(holder):
         yield
 
 
 def wait(holder: Any, timeout_ms: int = 0) -> None:
-    """Wait until `notify_all` is called for the same object, whose lock this thread holds; 0: without end."""
+    """Wait until `notify_all` is called for the same object, whose lock this thread holds; 0: without a limit."""
     try:
         _monitor(holder).wait(timeout_ms / 1000 if timeout_ms else None)
     except RuntimeError:
@@ -89,7 +89,7 @@ def wait(holder: Any, timeout_ms: int = 0) -> None:
 
 
 def notify_all(holder: Any) -> None:
-    """Wake all who wait for an object; ``notify`` wakes all, too: who waits in a loop, as it must, sees no difference."""
+    """Wake all threads that wait for an object; ``notify`` does, too: Java's programs must wait in a loop in any case."""
     try:
         # `notify` wakes all, too: Java may choose any thread, and programs must wait in a loop for spurious wake-ups.
         _monitor(holder).notify_all()
@@ -110,7 +110,7 @@ _INTERRUPTED = "_java_interrupted"
 
 
 def _interrupts(thread: threading.Thread) -> threading.Event:
-    """Return the event that stands for a thread's being interrupted."""
+    """Return the event that means that a thread was interrupted."""
     return thread.__dict__.setdefault(_INTERRUPTED, threading.Event())  # type: ignore[no-any-return]
 
 
@@ -119,7 +119,7 @@ def sleep(ms: int) -> None:
     if ms < 0:
         raise IllegalArgumentException("timeout value is negative")
     interrupted = _interrupts(threading.current_thread())
-    # An event in place of `time.sleep`, which nothing can end.
+    # An event in place of `time.sleep`, which cannot be interrupted.
     if interrupted.wait(ms / 1000):
         # Java clears the status when it throws InterruptedException.
         interrupted.clear()
@@ -127,12 +127,12 @@ def sleep(ms: int) -> None:
 
 
 def current_thread() -> Thread:
-    """Return the thread that runs this."""
+    """Return the current thread."""
     return Thread.of(threading.current_thread())
 
 
 def was_interrupted() -> bool:
-    """Return whether this thread was interrupted, and forget it."""
+    """Return whether this thread was interrupted, and clear the status."""
     interrupted = _interrupts(threading.current_thread())
     found = interrupted.is_set()
     interrupted.clear()
@@ -140,7 +140,7 @@ def was_interrupted() -> bool:
 
 
 class Thread:
-    """java.lang.Thread, around a thread of Python's; `work` has `run`, or is a function."""
+    """java.lang.Thread, around a Python thread; `work` has `run`, or is a function."""
 
     def __init__(self, work: Any = None, name: str | None = None) -> None:
         # `new Thread(name)` has the name as its only argument.
@@ -151,9 +151,9 @@ class Thread:
 
     @classmethod
     def of(cls, thread: threading.Thread) -> Thread:
-        """Return the object for a thread that runs."""
+        """Return the object of a running thread."""
         made = Thread()
-        # A wrapper for a thread that runs, such as the main one: equality goes by the thread inside.
+        # A wrapper for a running thread, such as the main one: the inner threads are compared.
         made.__thread = thread
         return made
 
@@ -164,7 +164,7 @@ class Thread:
         return hash(self.__thread)
 
     def interrupt(self) -> None:
-        """End its `sleep`, the present one or the next."""
+        """Interrupt its `sleep`, the present one or the next."""
         _interrupts(self.__thread).set()
 
     def isInterrupted(self) -> bool:
@@ -181,25 +181,25 @@ class Thread:
         return 1 if self.__thread is threading.main_thread() else self.__thread.ident or 0
 
     def setPriority(self, priority: int) -> None:
-        """Take note of nothing: Python's threads have no priority."""
+        """Do nothing: Python's threads have no priority."""
 
     def __run(self) -> None:
         self.run()
 
     def run(self) -> None:
-        """Do the work; classes that extend Thread define it anew."""
+        """Do the work; subclasses of Thread override it."""
         if self.__work is not None:
             run(self.__work)
 
     def start(self) -> None:
-        """Begin."""
+        """Start it."""
         try:
             self.__thread.start()
         except RuntimeError:
             raise IllegalThreadStateException from None
 
     def join(self, timeout_ms: int = 0) -> None:
-        """Wait until the work is done; 0: without end."""
+        """Wait until the work is done; 0: without a limit."""
         # Java's `join` returns at once for a thread that was not started; Python's raises.
         if self.__thread.ident is not None:
             self.__thread.join(timeout_ms / 1000 if timeout_ms else None)
@@ -217,7 +217,7 @@ class Thread:
         self.__thread.name = name
 
     def setDaemon(self, daemon: bool) -> None:
-        """Say that it does not keep the program alive."""
+        """Set whether it is a daemon, which does not keep the program alive."""
         self.__thread.daemon = daemon
 
 
@@ -241,7 +241,7 @@ class CountDownLatch:
         return self._count
 
     def await_(self, seconds: float | None = None) -> bool:
-        """Wait until the count is zero, and return whether it is; None: without end."""
+        """Wait until the count is zero, and return whether it is; None: without a limit."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._count, seconds)
 
@@ -308,8 +308,8 @@ class AtomicNumber(AtomicReference[int]):
             return self._value
 
     def getAndAdd(self, by: int) -> int:
-        """Add, and return what was before."""
-        # Computed back from the sum, as `addAndGet` holds the lock; the cut undoes an overflow.
+        """Add, and return the former value."""
+        # Computed from the sum, as `addAndGet` holds the lock; wrapping undoes an overflow.
         return self._cut(self.addAndGet(by) - by)
 
     def incrementAndGet(self) -> int:
@@ -317,15 +317,15 @@ class AtomicNumber(AtomicReference[int]):
         return self.addAndGet(1)
 
     def decrementAndGet(self) -> int:
-        """Take one away, and return the rest."""
+        """Subtract one, and return the result."""
         return self.addAndGet(-1)
 
     def getAndIncrement(self) -> int:
-        """Add one, and return what was before."""
+        """Add one, and return the former value."""
         return self.getAndAdd(1)
 
     def getAndDecrement(self) -> int:
-        """Take one away, and return what was before."""
+        """Subtract one, and return the former value."""
         return self.getAndAdd(-1)
 
     def _is(self, expected: int) -> bool:
@@ -333,18 +333,18 @@ class AtomicNumber(AtomicReference[int]):
         return self._value == expected
 
     def update(self, change: Any) -> int:
-        """Set what a function makes of the value, and return it."""
+        """Set a function's result for the value, and return it."""
         with self._lock:
             self._value = self._cut(function_of(change)(self._value))
             return self._value
 
     def accumulate(self, other: int, combine: Any) -> int:
-        """Set what a function makes of the value and another one, and return it."""
+        """Set a function's result for the value and another one, and return it."""
         return self.update(lambda value: function_of(combine)(value, other))
 
 
 class Future(Generic[_T]):
-    """java.util.concurrent.Future, and CompletableFuture: what becomes of work."""
+    """java.util.concurrent.Future, and CompletableFuture: the result of work."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -358,7 +358,7 @@ class Future(Generic[_T]):
         return self._finish(value, None)
 
     def fail(self, error: BaseException) -> bool:
-        """Set what went wrong."""
+        """Set the error."""
         return self._finish(None, error)
 
     def _finish(self, value: _T | None, error: BaseException | None) -> bool:
@@ -371,11 +371,11 @@ class Future(Generic[_T]):
             return True
 
     def get(self, seconds: float | None = None) -> _T | None:
-        """Return the value, once it is there. Raises `ExecutionException`, `TimeoutException` or `CancellationException`."""
+        """Wait for the value and return it. Raises `ExecutionException`, `TimeoutException` or `CancellationException`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_done, seconds):
                 raise TimeoutException
-            # A cancelled future is done as well, so this is asked before its value.
+            # A cancelled future is done as well, so this is checked before its value.
             if self._is_cancelled:
                 raise CancellationException
             if self._error is not None:
@@ -397,7 +397,7 @@ class Future(Generic[_T]):
         return self._is_cancelled
 
     def cancel(self, interrupt: bool = False) -> bool:
-        """Have the work be left, unless it is done; what has begun goes on."""
+        """Cancel the work, unless it is done; started work continues."""
         with self._changed:
             if self._is_done:
                 return False
@@ -420,7 +420,7 @@ class ExecutorService:
         self._pool = next(_POOLS)
 
     def execute(self, work: Any) -> None:
-        """Have a thread do the work, in the order of the calls."""
+        """Do the work on a thread, in the order of the calls."""
         with self._changed:
             if self._closed:
                 raise RejectedExecutionException("the executor was shut down")
@@ -433,7 +433,7 @@ class ExecutorService:
             self._changed.notify()
 
     def submit(self, work: Any) -> Future[Any]:
-        """Have a thread do the work, and return its future."""
+        """Do the work on a thread, and return its future."""
         future: Future[Any] = Future()
 
         def done() -> None:
@@ -447,14 +447,14 @@ class ExecutorService:
         return future
 
     def invokeAll(self, works: Any) -> list[Future[Any]]:
-        """Do all work, and return the futures once it is done."""
+        """Do all work, and return the futures when it is done."""
         futures = [self.submit(each) for each in works]
         for each in futures:
             each.wait()
         return futures
 
     def schedule(self, work: Any, seconds: float, again: float | None = None, rate: bool = False) -> Future[Any]:
-        """Have work be done after a while, once or again and again: after each end, or at a rate."""
+        """Do work after a delay, once or periodically: after each end, or at a rate."""
         future: Future[Any] = Future()
 
         def done() -> None:
@@ -474,7 +474,7 @@ class ExecutorService:
                 # By default `shutdown` ends periodic tasks, and lets delayed ones run once.
                 if self._closed:
                     return
-                # At a fixed rate the time of the work counts for the pause; after each end it does not.
+                # At a fixed rate the work's duration counts for the pause; otherwise it does not.
                 wait_s = again - (_monotonic() - begun if rate else 0)
 
         thread = threading.Thread(target=done, name=f"pool-{self._pool}-scheduled")
@@ -486,7 +486,7 @@ class ExecutorService:
         while True:
             with self._changed:
                 self._idle += 1
-                # Work that waits is done even after `shutdown`: only an empty queue ends the thread.
+                # Queued work is done even after `shutdown`: only an empty queue ends the thread.
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 self._idle -= 1
                 if not self._waiting:
@@ -495,24 +495,24 @@ class ExecutorService:
             try:
                 run(work)
             except Exception as error:
-                # The thread goes on with the next work: Java shows the error and replaces the thread.
+                # The thread continues with the next work: Java shows the error and replaces the thread.
                 threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
 
     def shutdown(self) -> None:
-        """Take no more work, and end when all is done."""
+        """Accept no more work, and end when all is done."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def shutdownNow(self) -> list[Any]:
-        """Take no more work, interrupt what runs, and return what was not begun."""
+        """Accept no more work, interrupt running work, and return the work not started."""
         with self._changed:
             self._closed = True
             left = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
         self._stopped.set()
-        # Interrupts only end a `sleep`: Python has no way to stop a thread that computes.
+        # Interrupts only end a `sleep`: Python cannot stop a thread that computes.
         for thread in self._threads:
             _interrupts(thread).set()
         return left
@@ -526,7 +526,7 @@ class ExecutorService:
         return self._closed and not any(thread.is_alive() for thread in self._threads)
 
     def awaitTermination(self, seconds: float) -> bool:
-        """Wait until all is done after `shutdown`, at most so long, and return whether it is."""
+        """Wait until all is done after `shutdown`, at most `seconds`, and return whether it is."""
         end = _monotonic() + seconds
         for thread in self._threads:
             # `Long.MAX_VALUE` is a usual time-out in Java, which Python's `join` refuses.
@@ -548,7 +548,7 @@ class Lock:
         self._lock.acquire()
 
     def unlock(self) -> None:
-        """Give the lock back. Raises `IllegalMonitorStateException`."""
+        """Release the lock. Raises `IllegalMonitorStateException`."""
         try:
             self._lock.release()
         except RuntimeError:
@@ -574,11 +574,11 @@ class Condition:
         return self._condition.wait(seconds)
 
     def signal(self) -> None:
-        """Wake one who waits."""
+        """Wake one waiting thread."""
         self._condition.notify()
 
     def signalAll(self) -> None:
-        """Wake all who wait."""
+        """Wake all waiting threads."""
         self._condition.notify_all()
 
 
@@ -602,29 +602,29 @@ class Semaphore:
             return True
 
     def release(self, permits: int = 1) -> None:
-        """Give permits back."""
+        """Release permits."""
         with self._changed:
             self._permits += permits
             self._changed.notify_all()
 
     def availablePermits(self) -> int:
-        """Return how many there are."""
+        """Return the number of permits."""
         return self._permits
 
 
 class Timer:
-    """java.util.Timer: tasks after a while, on one thread each."""
+    """java.util.Timer: delayed tasks, on one thread each."""
 
     def __init__(self, daemon: bool = False) -> None:
         # Tasks of a timer have a thread each here, so one that takes long does not delay the others.
         self._executor = ExecutorService(1)
 
     def schedule(self, task: Any, delay_ms: int, period_ms: int | None = None) -> None:
-        """Have a task run after a while, and again and again."""
+        """Run a task after a delay, and perhaps periodically."""
         self._executor.schedule(task, delay_ms / 1000, None if period_ms is None else period_ms / 1000)
 
     def cancel(self) -> None:
-        """Have no task run any more."""
+        """Cancel all tasks."""
         self._executor.shutdownNow()
 
 
@@ -646,13 +646,13 @@ class ThreadLocal(Generic[_T]):
         self._values.value = value
 
     def remove(self) -> None:
-        """Forget this thread's value."""
+        """Clear this thread's value."""
         # The attributes of a `threading.local` are those of the present thread alone.
         self._values.__dict__.clear()
 
 
 def add_shutdown_hook(thread: Thread) -> None:
-    """Have a thread run when the program ends, also by SIGTERM: ``Runtime.addShutdownHook``."""
+    """Run a thread when the program ends, also by SIGTERM: ``Runtime.addShutdownHook``."""
     import atexit
     import signal
 
