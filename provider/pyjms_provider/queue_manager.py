@@ -23,7 +23,7 @@ from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
-from pyjms_provider.core.queue.dead_letters import origin_of, revived
+from pyjms_provider.core.queue.dead_letters import origin_of, replayed
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.scheduled_messages import is_expired
 from pyjms_provider.core.queue.search import waiting_entries
@@ -309,7 +309,7 @@ class QueueManager:
                 returned += 1
             else:
                 try:
-                    returned += self._relocate(entry, revived(letter, origin[0]), target, Happening.REPLAYED)
+                    returned += self._relocate(entry, replayed(letter, origin[0]), target, Happening.REPLAYED)
                 except ChannelClosedError:  # the subscription has just ended, and the letter is where it was
                     left += 1
         return Replay(returned=returned, left=left)

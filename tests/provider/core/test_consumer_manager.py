@@ -359,7 +359,7 @@ def test_who_gave_up_is_woken_when_one_of_higher_priority_has_looked(world: Queu
     low = [world.reader("low", interested=True).consumer for _ in range(2)]
 
     def chosen(consumer: Consumer, *, gave_up: bool) -> list[Consumer]:
-        others = manager.choose_after_vain(consumer, lambda _: True, gave_up=gave_up)
+        others = manager.choose_after_fruitless_pull(consumer, lambda _: True, gave_up=gave_up)
         manager.pulled_nothing(consumer)
         return others
 
@@ -383,7 +383,7 @@ def test_those_who_looked_are_not_woken_again_for_one_who_gave_up(world: QueueWo
     manager.notify(low[0])
     pulls = 0
     while woken := [consumer for consumer in low if consumer.place is ConsumerList.NOTIFIED]:
-        manager.choose_after_vain(woken[0], lambda _: True, gave_up=woken[0] is low[0])
+        manager.choose_after_fruitless_pull(woken[0], lambda _: True, gave_up=woken[0] is low[0])
         manager.pulled_nothing(woken[0])
         pulls += 1
         assert pulls < 20

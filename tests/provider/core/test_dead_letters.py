@@ -11,7 +11,7 @@ from pyjms.types import Long
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter, origin_of, revived
+from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter, origin_of, replayed
 from tests.provider.helpers import NEWS, make_envelope
 
 
@@ -70,7 +70,7 @@ def test_a_letter_goes_back_as_it_was_sent(address: Address) -> None:
     letter = dead_letter(envelope, dead(subscription="s"), "DLQ", 77)
     origin = origin_of(letter.properties)
     assert origin == (address, "s")
-    back = revived(letter, address)
+    back = replayed(letter, address)
     assert (back.destination, back.properties, back.expiration_ms) == (address, {"n": 1}, 0)
 
 

@@ -86,7 +86,7 @@ class Actor:
         return len(self.ordering)
 
     def discard_least(self) -> object:
-        least = self.ordering.least()
+        least = self.ordering.least_important()
         return None if least is None else (least.reference.id, self.ordering.discard(least))
 
     def add(self) -> object:
@@ -205,7 +205,7 @@ def test_runs_that_are_not_taken_come_one_by_one_in_the_order_of_their_messages(
 
     runs: list[Iterable[RecoveredEntry]]
     runs = [lane(4, 1, 6), taken, lane(0, 3, 7), lane(9, 5), [recovered(9, expiration=7)], lane(4, 10), lane(0, 11)]
-    found = [(entry.reference.id, len(offered)) for entry in RecoveredRuns(iter(runs)).but_for(take)]
+    found = [(entry.reference.id, len(offered)) for entry in RecoveredRuns(iter(runs)).entries_not_taken(take)]
     assert found == [(1, 4), (3, 4), (5, 4), (6, 4), (7, 4), (9, 4), (10, 5), (11, 6)], "and each when it is its turn"
     assert [entry.reference.id for entry in RecoveredRuns(iter(runs))] == list(range(1, 12))
 

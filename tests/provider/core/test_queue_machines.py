@@ -48,26 +48,26 @@ def entry(number: int = 1, priority: int = 4) -> QueueEntry:
 @pytest.mark.realises("BJ-Q-3")
 def test_a_newer_message_of_a_key_supersedes_the_older_one() -> None:
     values, older, newer, other = LastValues(), entry(1), entry(2), entry(3)
-    assert values.arrived(older, last_key("EUR")) is None
-    assert values.arrived(other, last_key("USD")) is None
-    assert values.arrived(newer, last_key("EUR")) is older
+    assert values.add(older, last_key("EUR")) is None
+    assert values.add(other, last_key("USD")) is None
+    assert values.add(newer, last_key("EUR")) is older
     assert values.is_superseded(older)
     assert not values.is_superseded(newer)
-    values.gone(newer)
+    values.remove(newer)
     assert values.is_superseded(older), "also when the newer one has been consumed"
-    values.gone(older)
-    values.gone(other)
+    values.remove(older)
+    values.remove(other)
     assert len(values) == 0
 
 
 def test_a_message_that_comes_again_is_as_old_as_it_was() -> None:
     values, older, newer = LastValues(), entry(1), entry(2)
     older.sequence, newer.sequence = 1, 2
-    assert values.arrived(older, last_key("EUR")) is None
-    assert values.arrived(older, last_key("EUR")) is None, "nor does it supersede itself"
-    values.gone(older)
-    assert values.arrived(newer, last_key("EUR")) is None
-    assert values.arrived(older, last_key("EUR")) is older
+    assert values.add(older, last_key("EUR")) is None
+    assert values.add(older, last_key("EUR")) is None, "nor does it supersede itself"
+    values.remove(older)
+    assert values.add(newer, last_key("EUR")) is None
+    assert values.add(older, last_key("EUR")) is older
     assert (values.is_superseded(older), values.is_superseded(newer)) == (True, False)
 
 
@@ -75,7 +75,7 @@ def test_messages_without_a_key_and_keys_of_other_types_are_left_alone() -> None
     values = LastValues()
     assert last_key(None) is None
     for number, value in enumerate((None, None, True, Int(1), Long(1), 1.0, "1")):
-        assert values.arrived(entry(number), last_key(value)) is None
+        assert values.add(entry(number), last_key(value)) is None
 
 
 # Groups
@@ -100,7 +100,7 @@ def permits(groups: MessageGroups, consumer: Consumer, message: QueueEntry) -> b
     group = groups.group_of(message)
     if group is None or group.is_blocked(message, PriorityQueueEntryList().place_of):
         return group is None
-    return group.is_anybodys or group.lets(consumer)
+    return group.is_unowned or group.permits(consumer)
 
 
 def owner_of(groups: MessageGroups, message: QueueEntry) -> Consumer | None:
@@ -117,13 +117,13 @@ def arrivals(groups: MessageGroups, *sequences: int) -> list[QueueEntry]:
     messages = [entry(number) for number in range(len(sequences))]
     for number, (message, sequence) in enumerate(zip(messages, sequences, strict=True), 1):
         message.sequence = number
-        groups.arrived(message, ("a", sequence))
+        groups.add(message, ("a", sequence))
     return messages
 
 
 def settle(groups: MessageGroups, *messages: QueueEntry) -> None:
     for message in messages:
-        groups.gone(message)
+        groups.remove(message)
 
 
 def test_a_group_has_one_owner_until_it_is_closed_and_holds_nothing() -> None:
@@ -135,7 +135,7 @@ def test_a_group_has_one_owner_until_it_is_closed_and_holds_nothing() -> None:
     assert groups.delivered(one, messages[0])
     assert not groups.delivered(one, messages[1])
     assert (permits(groups, one, messages[2]), permits(groups, other, messages[2])) == (True, False)
-    groups.left(one)
+    groups.remove_consumer(one)
     assert not permits(groups, other, messages[2]), "what was delivered may yet come back before it"
     settle(groups, messages[0])
     assert (permits(groups, other, messages[2]), groups.is_freed) == (False, True)
@@ -153,12 +153,12 @@ def test_a_consumer_of_the_owners_session_goes_on_while_deliveries_are_outstandi
     groups = MessageGroups()
     messages = arrivals(groups, 0, 0, 0)
     groups.delivered(one.consumer, messages[0])
-    groups.left(one.consumer)
+    groups.remove_consumer(one.consumer)
     assert (permits(groups, sibling, messages[1]), permits(groups, stranger, messages[1])) == (True, False)
     assert groups.delivered(sibling, messages[1])
     settle(groups, messages[0], messages[1])
     assert not permits(groups, stranger, messages[2]), "the sibling is the owner, and open"
-    groups.left(sibling)
+    groups.remove_consumer(sibling)
     assert permits(groups, stranger, messages[2])
 
 
@@ -199,7 +199,7 @@ def test_messages_behind_a_delayed_one_of_their_group_wait_for_it() -> None:
     groups.delayed(messages[1], order.place_of(messages[1]))
     groups.released(messages[1])
     assert [permits(groups, one, message) for message in messages] == [True, True, False]
-    groups.left(one)
+    groups.remove_consumer(one)
     assert [permits(groups, other, message) for message in messages] == [True, True, False]
     assert groups.due(messages[1]) is groups.group_of(messages[1])
     assert groups.due(messages[1]) is None
@@ -209,7 +209,7 @@ def test_messages_behind_a_delayed_one_of_their_group_wait_for_it() -> None:
 def test_messages_without_group_concern_nobody() -> None:
     consumer = QueueWorld().reader().consumer
     groups, free = MessageGroups(), entry(2)
-    groups.arrived(free, None)
+    groups.add(free, None)
     assert not groups.delivered(consumer, free)
     groups.released(free)
     settle(groups, free)
@@ -220,21 +220,21 @@ def test_of_groups_without_messages_only_so_many_have_an_owner() -> None:
     world = QueueWorld()
     one, other = world.reader("one").consumer, world.reader("other").consumer
     groups, held = MessageGroups(), entry(1)
-    groups.arrived(held, ("held", 0))
+    groups.add(held, ("held", 0))
     assert groups.delivered(one, held)
     for number in range(10_001):
         message = entry(number)
-        groups.arrived(message, (f"{number}", 0))
+        groups.add(message, (f"{number}", 0))
         assert groups.delivered(one, message)
         settle(groups, message)
     assert len(groups_of(groups, one)) <= 10_001
     assert groups_of(groups, one) == {"held", *(f"{number}" for number in range(100, 10_001))}
     again = [entry(), entry(), entry()]
     for message, group in zip(again, ("held", "99", "100"), strict=True):
-        groups.arrived(message, (group, 0))
+        groups.add(message, (group, 0))
     assert [permits(groups, other, message) for message in again] == [False, True, False]
     settle(groups, *again, held)
-    groups.left(one)
+    groups.remove_consumer(one)
     assert groups_of(groups, one) == set()
     assert not kept(groups, MessageGroup)
 
@@ -245,16 +245,16 @@ def test_a_group_keeps_its_owner_while_one_of_its_messages_is_there(monkeypatch:
     one, other = world.reader("one").consumer, world.reader("other").consumer
     groups, messages = MessageGroups(), [entry(number) for number in range(3)]
     for message in messages[:2]:
-        groups.arrived(message, ("a", 0))
-        groups.arrived(message, ("a", 0))  # which is one, also when it is noted twice
+        groups.add(message, ("a", 0))
+        groups.add(message, ("a", 0))  # which is one, also when it is noted twice
     assert groups.delivered(one, messages[0])
     settle(groups, messages[0], messages[0])
     assert owner_of(groups, messages[1]) is one
     settle(groups, messages[1])
-    groups.arrived(messages[2], ("a", 0))
+    groups.add(messages[2], ("a", 0))
     assert owner_of(groups, messages[2]) is None
     assert groups.delivered(other, messages[2])
-    groups.left(one)
+    groups.remove_consumer(one)
     assert owner_of(groups, messages[2]) is other
 
 
@@ -266,13 +266,13 @@ def test_a_group_that_was_closed_while_it_counted_as_idle_is_forgotten_by_itself
     one, other = world.reader("one").consumer, world.reader("other").consumer
     groups, messages = MessageGroups(), [entry(number) for number in range(5)]
     for message, place in zip(messages[:2], (("a", 0), ("a", -1)), strict=True):
-        groups.arrived(message, place)
+        groups.add(message, place)
         groups.delivered(one, message)
         settle(groups, message)
-    groups.arrived(messages[2], ("a", 0))
+    groups.add(messages[2], ("a", 0))
     assert groups.delivered(other, messages[2])
     for message in messages[3:]:
-        groups.arrived(message, (f"{message.reference.id}", 0))
+        groups.add(message, (f"{message.reference.id}", 0))
         assert groups.delivered(one, message)
         settle(groups, message)
     assert owner_of(groups, messages[2]) is other
@@ -289,15 +289,15 @@ def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_fol
     )
     exclusive = ExclusiveConsumer()
     for consumer in (first, low, high, late):
-        exclusive.came(consumer)
+        exclusive.add_consumer(consumer)
     assert exclusive.active is first
-    exclusive.left(low)
+    exclusive.remove_consumer(low)
     assert exclusive.active is first
-    exclusive.left(first)
+    exclusive.remove_consumer(first)
     assert exclusive.active is high, "the first of those of the highest priority"
-    exclusive.left(high)
+    exclusive.remove_consumer(high)
     assert exclusive.active is late
-    exclusive.left(late)
+    exclusive.remove_consumer(late)
     assert exclusive.active is None
 
 
@@ -305,13 +305,13 @@ def test_the_next_consumer_is_active_when_no_delivery_is_outstanding() -> None:
     world = QueueWorld()
     first, second, late = (world.reader(name) for name in ("first", "second", "late"))
     exclusive, messages = ExclusiveConsumer(), [entry(number) for number in range(2)]
-    exclusive.came(first.consumer)
-    exclusive.came(second.consumer)
+    exclusive.add_consumer(first.consumer)
+    exclusive.add_consumer(second.consumer)
     for message in messages:
         exclusive.delivered(message)
-    exclusive.left(first.consumer)
-    exclusive.came(late.consumer)
-    exclusive.gone(messages[0])
+    exclusive.remove_consumer(first.consumer)
+    exclusive.add_consumer(late.consumer)
+    exclusive.remove(messages[0])
     assert (exclusive.active, exclusive.is_freed) == (None, False)
     exclusive.released(messages[1])
     exclusive.released(messages[1])
@@ -324,18 +324,18 @@ def test_another_consumer_of_its_session_takes_the_place_of_the_active_one_at_on
     first, second = world.reader("first"), world.reader("second", priority=9)
     sibling = Consumer(world.queue, first.session.add_target(lambda: None))
     exclusive, message = ExclusiveConsumer(), entry()
-    exclusive.came(first.consumer)
-    exclusive.came(second.consumer)
+    exclusive.add_consumer(first.consumer)
+    exclusive.add_consumer(second.consumer)
     if not comes_later:
-        exclusive.came(sibling)
+        exclusive.add_consumer(sibling)
     exclusive.delivered(message)
-    exclusive.left(first.consumer)
+    exclusive.remove_consumer(first.consumer)
     if comes_later:
-        exclusive.came(sibling)
+        exclusive.add_consumer(sibling)
     assert exclusive.active is sibling
-    exclusive.gone(message)
+    exclusive.remove(message)
     assert exclusive.active is sibling
-    exclusive.left(sibling)
+    exclusive.remove_consumer(sibling)
     assert exclusive.active is second.consumer
 
 
@@ -357,12 +357,12 @@ def test_consumers_follow_each_other_without_a_look_at_all_that_wait() -> None:
     consumers = [Waiting(number) for number in range(100)]
     exclusive = ExclusiveConsumer()
     for consumer in consumers:
-        exclusive.came(cast("Consumer", consumer))
+        exclusive.add_consumer(cast("Consumer", consumer))
     for consumer in consumers[:-1]:
         assert cast("object", exclusive.active) is consumer
-        exclusive.left(cast("Consumer", consumer))
+        exclusive.remove_consumer(cast("Consumer", consumer))
     assert max(consumer.reads for consumer in consumers) <= 3, "when it comes, when it is active, when it goes"
-    exclusive.left(cast("Consumer", consumers[-1]))
+    exclusive.remove_consumer(cast("Consumer", consumers[-1]))
     assert exclusive.active is None
 
 
@@ -503,14 +503,14 @@ def test_delayed_messages_come_out_by_their_time() -> None:
 def test_discarded_delays_do_not_pile_up() -> None:
     delays, lasting = DelayIndex(), entry()
     delays.add(lasting, 10)
-    assert delays.least() is lasting
+    assert delays.least_important() is lasting
     for number in range(1000):
         message = entry(number)
         delays.add(message, 10**9)
         delays.discard(message)
     assert len(kept(delays, QueueEntry)) < 200
     assert delays.next_ms == 10
-    assert delays.least() is lasting
+    assert delays.least_important() is lasting
 
 
 @given(
@@ -532,7 +532,7 @@ def test_the_least_of_the_delayed_is_the_oldest_of_the_lowest_priority(
             assert set(due) == {each for each in there if there[each] <= due_ms}
             there = {each: at_ms for each, at_ms in there.items() if at_ms > due_ms}
         expected = min(there, key=lambda each: (each.reference.priority, each.reference.id), default=None)
-        assert delays.least() is expected
+        assert delays.least_important() is expected
 
 
 # Duplicates

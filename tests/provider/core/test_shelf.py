@@ -21,37 +21,37 @@ def reference(number: int, size: int = 1) -> MessageReference:
 def test_the_first_ones_stay_and_none_that_comes_while_others_are_away() -> None:
     memory_window = MemoryWindow(2, 0)
     first, second, third, fourth = (reference(number) for number in range(4))
-    assert [memory_window.came(each) for each in (first, second, third, third, first)] == [
+    assert [memory_window.add(each) for each in (first, second, third, third, first)] == [
         False,
         False,
         True,
         True,
         False,
     ]
-    memory_window.gone(first)
-    memory_window.gone(first)
-    assert memory_window.came(fourth), "the third is wanted before it"
-    memory_window.gone(third)
-    memory_window.gone(fourth)
-    assert not memory_window.came(first)
+    memory_window.remove(first)
+    memory_window.remove(first)
+    assert memory_window.add(fourth), "the third is wanted before it"
+    memory_window.remove(third)
+    memory_window.remove(fourth)
+    assert not memory_window.add(first)
 
 
 def test_one_that_is_larger_than_the_limit_stays_if_it_is_alone() -> None:
     memory_window = MemoryWindow(0, 10)
-    assert not memory_window.came(reference(1, 100))
-    assert memory_window.came(reference(2, 1))
+    assert not memory_window.add(reference(1, 100))
+    assert memory_window.add(reference(2, 1))
 
 
 def test_what_is_read_takes_the_place_of_the_newest() -> None:
     memory_window = MemoryWindow(0, 20)
     messages = [reference(number, 10) for number in range(5)]
     for each in messages:
-        memory_window.came(each)
-    assert memory_window.at_once(messages[2:]) == messages[2:4]
-    assert memory_window.read(messages[2:3]) == [messages[1]]
-    assert memory_window.read(messages[3:]) == [messages[0], messages[2]]
-    memory_window.gone(messages[3])
-    assert memory_window.read([messages[3]]) == [], "it went while it was being read"
+        memory_window.add(each)
+    assert memory_window.fitting(messages[2:]) == messages[2:4]
+    assert memory_window.page_in(messages[2:3]) == [messages[1]]
+    assert memory_window.page_in(messages[3:]) == [messages[0], messages[2]]
+    memory_window.remove(messages[3])
+    assert memory_window.page_in([messages[3]]) == [], "it went while it was being read"
 
 
 @given(st.integers(0, 3), st.integers(0, 30), st.lists(st.tuples(st.sampled_from("cgr"), st.integers(0, 9))))
@@ -66,15 +66,15 @@ def test_no_more_than_the_limit_is_ever_in_memory(
         message = messages[number]
         if step == "c":
             queued.add(number)
-            if not memory_window.came(message):
+            if not memory_window.add(message):
                 here.add(number)
         elif step == "g":
-            memory_window.gone(message)
+            memory_window.remove(message)
             queued.discard(number)
             here.discard(number)
         elif number in queued:
             here.add(number)
-            here -= {each.id for each in memory_window.read([message])}
+            here -= {each.id for each in memory_window.page_in([message])}
             assert number in here
         sizes = [messages[each].size for each in here]
         assert len(here) <= 1 or (

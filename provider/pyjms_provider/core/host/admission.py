@@ -152,7 +152,7 @@ class SendPermit:
     duplicate: DuplicateClaim | None
     room: tuple[Queue, CapacityReservation] | None
     """The queue that reserves room for it, and the reservation."""
-    has_arrived: bool = False
+    is_enqueued: bool = False
     """Whether its channel has enqueued it; it is then in the journal, if it is durable, or in its transaction."""
 
     @property
@@ -171,7 +171,7 @@ class SendPermit:
             queue.enqueue(reference, transaction, request)
             # The queue has ended the claim in the step that counted the message, so it must not be ended again.
             self.room = None
-        self.has_arrived = True
+        self.is_enqueued = True
 
     def end(self, transaction: UnitOfWork | None) -> None:
         """Release the reservations that remain, as the message was enqueued, or is not sent. May be repeated.
@@ -184,10 +184,10 @@ class SendPermit:
         if self.duplicate is None:
             return
         # In a transaction the id counts from the commit on; until then it stays claimed.
-        if self.has_arrived and transaction is not None:
+        if self.is_enqueued and transaction is not None:
             transaction.add_duplicate(self.duplicate)
         else:
-            self.duplicate.end(arrived=self.has_arrived)
+            self.duplicate.end(arrived=self.is_enqueued)
 
 
 class AdmissionController:

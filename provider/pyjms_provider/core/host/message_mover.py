@@ -81,20 +81,20 @@ class MessageMover:
             subscription=queue.subscription_name,
             at_ms=self._clock.time_ms(),
         )
-        self._bury(dead, envelope, queue.policy.dead_letter)
+        self._move_to_dead_letters(dead, envelope, queue.policy.dead_letter)
 
-    def set_aside(self, waiting: deque[DeadEntry]) -> None:
+    def dead_letter_all(self, waiting: deque[DeadEntry]) -> None:
         """Move messages that have left their queue to the queue of its policy; failures are logged, and the message is put back."""
         # One by one: messages that an error leaves in the deque are moved with the next ones.
         while waiting:
-            self._set_one_aside(waiting.popleft())
+            self._dead_letter_one(waiting.popleft())
 
-    def _set_one_aside(self, dead: DeadEntry) -> None:
+    def _dead_letter_one(self, dead: DeadEntry) -> None:
         queue = dead.entry.queue
         expired = dead.kind is DeadKind.EXPIRED
         target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
         if not dead.is_kept or target is None:
-            self._let_expire(dead)
+            self._drop_expired(dead)
             return
         try:
             envelope = queue.message_of(dead.entry.reference)
@@ -108,7 +108,7 @@ class MessageMover:
             self._store.release(dead.entry.reference)
             return
         try:
-            self._bury(dead, envelope, target)
+            self._move_to_dead_letters(dead, envelope, target)
         except ProviderError as error:
             _log_failure(queue, error)
             return
@@ -123,16 +123,16 @@ class MessageMover:
         else:
             storage.reinstate(entry)
 
-    def _let_expire(self, dead: DeadEntry) -> None:
+    def _drop_expired(self, dead: DeadEntry) -> None:
         """Remove an expired message that is not moved, and notify of its expiry."""
         queue, envelope = dead.entry.queue, None
         with suppress(ProviderError):  # an unreadable one is removed as well, but cannot be reported
             envelope = queue.message_of(dead.entry.reference)
-        queue.let_go_of_expired(dead.entry)
+        queue.release_expired(dead.entry)
         if envelope is not None:
             self._expiries.notify(dead, envelope)
 
-    def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
+    def _move_to_dead_letters(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         """Move a message to the dead letter queue. Raises as `relocate`: it is back in its own queue then."""
         try:
             # The message is in no queue at this moment, so no error, expected or not, may lose it.

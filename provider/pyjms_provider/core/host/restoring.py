@@ -280,7 +280,7 @@ class _PlainMessages:
     def take_in(self) -> Iterator[RecoveredEntry]:
         """Restore them to their queues, and yield all other entries, one by one, each in its turn."""
         entries = self._entries
-        return entries.but_for(self._take) if isinstance(entries, RecoveredRuns) else entries
+        return entries.entries_not_taken(self._take) if isinstance(entries, RecoveredRuns) else entries
 
     def _take(self, run: RecoveredRun) -> bool:
         """Restore a run to its queue, unless the queue needs its messages one by one, or a client may have seen one of them."""

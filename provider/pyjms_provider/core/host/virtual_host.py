@@ -377,7 +377,7 @@ class VirtualHost:
             schedule=self._schedule,
             journal=kept,
             policy=policy,
-            on_dead=self.mover.set_aside,
+            on_dead=self.mover.dead_letter_all,
         )
         queue.watch, queue.back_off_ms = self.expiries, self.policy.back_off_ms
         return queue
@@ -682,7 +682,7 @@ class HostSubscriptions:
             schedule=self._schedule,
             journal=kept,
             policy=host.policy.queues.for_subscription(terms.topic.name),
-            on_dead=host.mover.set_aside,
+            on_dead=host.mover.dead_letter_all,
         )
         made.user = user
         made.watch, made.back_off_ms = host.expiries, host.policy.back_off_ms

@@ -71,7 +71,7 @@ class RemovalInDoubt:
     def __str__(self) -> str:
         return f"the removal of {counted(len(self._entries), 'message')} from {self._entries[0].queue.name}"
 
-    def is_about(self, entries: Iterable[QueueEntry]) -> bool:
+    def concerns(self, entries: Iterable[QueueEntry]) -> bool:
         """Return whether it concerns one of `entries`."""
         return any(entry in self._entries for entry in entries)
 
@@ -130,11 +130,11 @@ class InDoubtWrites:
         self._schedule = schedule
         # Held while the store is asked: otherwise a thread that has found a write missing could put messages back
         # whose removal another thread writes again.
-        self._right = Lock()
+        self._ask_lock = Lock()
         self._lock = Lock()
         self._waiting: list[InDoubtWrite] = []
         self._unread: list[QueueEntry] = []
-        self._has_lasting = False
+        self._has_doubt_until_restart = False
 
     def add(self, doubt: InDoubtWrite) -> None:
         """Add a write in doubt. Does not wait."""
@@ -148,12 +148,12 @@ class InDoubtWrites:
 
         Messages whose removal turned out not to be written are in their queues. Waits for the journal.
         """
-        with self._right:
+        with self._ask_lock:
             with self._lock:
                 # A message that has yet to be read is neither settled nor in its queue: it is in doubt, too.
                 is_unread = any(entry in self._unread for entry in entries)
                 removals = [
-                    doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.is_about(entries)
+                    doubt for doubt in self._waiting if isinstance(doubt, RemovalInDoubt) and doubt.concerns(entries)
                 ]
             for doubt in removals:
                 try:
@@ -191,7 +191,7 @@ class InDoubtWrites:
     def add_until_restart(self) -> None:
         """Note a doubt that cannot be settled before the next start."""
         # So a stop does not close the journal as clean: delivery marks stay, and messages that were held are flagged.
-        self._has_lasting = True
+        self._has_doubt_until_restart = True
 
     def run_due(self, now_ms: int) -> int | None:
         """Ask the store; return when to call again, in wall-clock ms; None: when asked."""
@@ -201,32 +201,32 @@ class InDoubtWrites:
     def settle(self) -> bool:
         """Ask the store; return whether nothing is in doubt any more. Waits for the journal."""
         self._ask()
-        return not (self._waiting or self._unread or self._has_lasting)
+        return not (self._waiting or self._unread or self._has_doubt_until_restart)
 
     def _ask(self) -> None:
-        with self._right:
+        with self._ask_lock:
             with self._lock:
                 # Copies: other threads may add writes while the store is asked, and each question may wait.
                 unread, waiting = list(self._unread), list(self._waiting)
             for entry in unread:
-                if self._is_over(partial(_is_back, entry), "what is to come back"):
+                if self._try_to_end(partial(_is_back, entry), "what is to come back"):
                     with self._lock:
                         self._unread.remove(entry)
             for doubt in waiting:
                 # The store does not answer, so the rest is not asked for: each question may take as long.
-                if not self._is_over(partial(self._settle, doubt), doubt):
+                if not self._try_to_end(partial(self._settle, doubt), doubt):
                     return
                 # Removed after `end_doubt`, so that a write whose end fails stays in doubt.
                 with self._lock:
                     self._waiting.remove(doubt)
 
-    def _is_over(self, end: Callable[[], bool], subject: object) -> bool:
+    def _try_to_end(self, end: Callable[[], bool], subject: object) -> bool:
         """Return the result of `end`; if that fails, leave the subject to the next start, so that the others are settled."""
         try:
             return end()
         except Exception:
             _log.exception("PYJMS-BROKER-18 %s cannot be settled before the next start of the broker", subject)
-            self._has_lasting = True
+            self._has_doubt_until_restart = True
             return True
 
     def _settle(self, doubt: InDoubtWrite) -> bool:
@@ -242,7 +242,7 @@ class InDoubtWrites:
     def _is_written(self, doubt: InDoubtWrite) -> bool:
         """Return whether a write was made. Raises `ProviderError` while the store cannot tell."""
         # One message decides for the whole write, as changes are written whole or not at all.
-        for queue, reference, is_there in doubt.changes.witnesses():
+        for queue, reference, is_there in doubt.changes.probes():
             found = self._journal.holds(queue, reference)
             if found is not None:
                 return found is is_there

@@ -26,7 +26,7 @@ QueueNumber = NewType("QueueNumber", int)
 """The number under which a journal knows a queue, or the queue of a durable subscription; never given twice."""
 
 
-Witness: TypeAlias = tuple[QueueNumber, MessageReference, bool]
+Probe: TypeAlias = tuple[QueueNumber, MessageReference, bool]
 """A queue, a message, and whether the message is there if a write was made; if not, it is the other way round."""
 
 
@@ -172,7 +172,7 @@ class Changes:
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
 
-    def witnesses(self) -> Iterator[Witness]:
+    def probes(self) -> Iterator[Probe]:
         """Yield for each queue a message, and whether it is there once this is written: before, it is the other way round.
 
         Queues that messages leave come first, as these were in the journal before.
@@ -458,7 +458,7 @@ class RecoveredRun:
 
 
 class RecoveredRuns(Iterator[RecoveredEntry]):
-    """The entries of a recovery, one by one, or through `but_for`, many at once. Either is read, and once.
+    """The entries of a recovery, one by one, or through `entries_not_taken`, many at once. Either is read, and once.
 
     Those of a queue come in the order in which they were added.
     """
@@ -467,12 +467,12 @@ class RecoveredRuns(Iterator[RecoveredEntry]):
         self.runs = runs
         """`RecoveredRun`, and other entries a few at a time. Those of a queue and a priority come in the order in which they were added,
         and no run begins before a run, or entries, that it follows."""
-        self._entries = self.but_for(lambda _: False)
+        self._entries = self.entries_not_taken(lambda _: False)
 
     def __next__(self) -> RecoveredEntry:
         return next(self._entries)
 
-    def but_for(self, takes: Callable[[RecoveredRun], bool]) -> Iterator[RecoveredEntry]:
+    def entries_not_taken(self, takes: Callable[[RecoveredRun], bool]) -> Iterator[RecoveredEntry]:
         """Yield, one by one, all entries but those of runs for which `takes` has returned True.
 
         Overlapping runs are merged: a queue whose order is not by priority needs its messages by age.

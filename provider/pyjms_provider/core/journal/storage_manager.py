@@ -70,9 +70,9 @@ class WorkUnderWay:
             entries.pop()
             # Read without a lock; `end` polls every `_LOOK_S`, so a missed signal costs a moment.
             if self.is_ending:
-                self.tell_if_idle()
+                self.signal_if_idle()
 
-    def tell_if_idle(self) -> None:
+    def signal_if_idle(self) -> None:
         """Wake `end` if this was the last entry."""
         if not self.entries:
             self._idle.set()
@@ -389,7 +389,7 @@ class StorageManager:
             # After the message is in its queue: until then `end` must not let the journal close.
             work.entries.pop()
             if work.is_ending:
-                work.tell_if_idle()
+                work.signal_if_idle()
 
     def _take_back_sent(self, error: Exception, kept: QueueJournal, message: NewMessage) -> None:
         """Have the journal forget a message whose write is in doubt, or that its queue has refused."""
@@ -513,7 +513,7 @@ class StorageManager:
                 self._take_back(reference, changes)
             raise
         if admission is not None:
-            admission.has_arrived = True
+            admission.is_enqueued = True
 
     def _write_message(self, reference: MessageReference, changes: Changes, queues: tuple[QueueJournal, ...]) -> None:
         self._write_new(changes)

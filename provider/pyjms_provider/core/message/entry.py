@@ -137,7 +137,7 @@ class EntryQueue(Protocol):
     def take_out_held(self, entry: QueueEntry, delivery_count: int, session: Holder, taken: list[QueueEntry]) -> bool:
         """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
 
-    def let_go_of_expired(self, entry: QueueEntry) -> None:
+    def release_expired(self, entry: QueueEntry) -> None:
         """Release a message that was removed as expired, after its expiry was notified."""
 
     def held_count(self, session: Holder) -> int:

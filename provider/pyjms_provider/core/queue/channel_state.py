@@ -161,7 +161,7 @@ class ChannelState:
             return []
         return list(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
 
-    def first_held(self, most: int) -> list[QueueEntry]:
+    def held_longest(self, most: int) -> list[QueueEntry]:
         """Return up to `most` held messages, those held longest."""
         return list(islice(self._delivered, most))
 

@@ -223,7 +223,7 @@ class _ConsumerSelector:
 class PriorityGroup:
     """The lists of one consumer priority."""
 
-    __slots__ = ("crowd", "in_vain", "lists", "priority", "turns", "wanting")
+    __slots__ = ("crowd", "fruitless", "lists", "priority", "turns", "wanting")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -235,7 +235,7 @@ class PriorityGroup:
         """The consumers in Interested, where many are skipped together; None: that was not useful yet."""
         self.turns = 0
         """How often a consumer was put at the back of Interested."""
-        self.in_vain: set[Cursor | None] = set()
+        self.fruitless: set[Cursor | None] = set()
         """The selectors (None: none) whose woken consumers have checked all messages and found nothing to take, since these marks were last cleared."""
         self.wanting: dict[Cursor | None, int] | None = None
         """The number of consumers in Interested and Notified by selector; None: not counted yet."""
@@ -367,7 +367,7 @@ class ConsumerManager:
         # Groups without consumers are removed, so that `has_priorities` is true only while priorities really differ.
         self._groups = [group for group in self._groups if not group.is_empty]
         # The removed consumer may have been the reason why others found nothing.
-        self._forget_vain()
+        self._clear_fruitless()
         self._note_priorities()
         return was_notified
 
@@ -462,7 +462,7 @@ class ConsumerManager:
             if self.has_priorities and any(map(choice.wants, group.lists[_NOTIFIED])):
                 break  # a woken consumer of higher priority is going to take it
         if choice.guessed:
-            self._forget_vain()  # a consumer that finds nothing passes it on, perhaps to one that looked before the message came
+            self._clear_fruitless()  # a consumer that finds nothing passes it on, perhaps to one that looked before the message came
         return found
 
     def next_in_turn(self) -> Consumer | None:
@@ -491,10 +491,10 @@ class ConsumerManager:
         is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be needless.
         """
         # The cause is not a fruitless poll, so consumers that have found nothing may find something now.
-        self._forget_vain()
+        self._clear_fruitless()
         return self._wake_each(may_have)
 
-    def choose_after_vain(
+    def choose_after_fruitless_pull(
         self, consumer: Consumer, may_have: Callable[[Cursor | None], bool], *, gave_up: bool
     ) -> list[Consumer]:
         """Move to Notified the consumers that must be woken after `consumer`, which was woken and found nothing; return them.
@@ -507,28 +507,28 @@ class ConsumerManager:
         assert group is not None, "it was woken, and has not been removed"
         if gave_up:
             if not self.higher_priority(consumer):
-                self._forget_vain()  # no other consumer will look for it: those it wakes wake it again
+                self._clear_fruitless()  # no other consumer will look for it: those it wakes wake it again
                 return self._wake_each(may_have)
             self._gave_up.append((group, consumer.cursor))
         else:
             for other, cursor in self._gave_up:
-                other.in_vain.discard(cursor)  # now that another one has looked, it may get further
+                other.fruitless.discard(cursor)  # now that another one has looked, it may get further
             self._gave_up = []
-        group.in_vain.add(consumer.cursor)
+        group.fruitless.add(consumer.cursor)
         return self._wake_each(may_have)
 
-    def _forget_vain(self) -> None:
+    def _clear_fruitless(self) -> None:
         """Clear the marks of consumers that have found nothing, so that all may be woken again."""
         self._gave_up = []
         for group in self._groups:
-            group.in_vain.clear()
+            group.fruitless.clear()
 
     def _wake_each(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         chosen: list[Consumer] = []
         served: set[Cursor | None] = set()
         for group in self._groups:
             # Consumers that have just found nothing count as served: they would only wake each other.
-            served |= group.in_vain
+            served |= group.fruitless
             if None in served:
                 break  # all messages are reserved for those of higher priority
             for consumer in group.next_consumers():

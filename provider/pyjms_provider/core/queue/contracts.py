@@ -65,7 +65,7 @@ class DeadLetters(Protocol):
         """Return whether an expired message must not be taken from the client that holds it: it may still be consumed, and otherwise is moved on its release."""
 
     def remove_as_exhausted(self, entry: QueueEntry, reason: str | None) -> None:
-        """Remove a message that was delivered too often; `reason` as in `DeadEntry.leaving`. The lock is held."""
+        """Remove a message that was delivered too often; `reason` as in `DeadEntry.of_entry`. The lock is held."""
 
     def flush(self) -> None:
         """Move the messages that have left. The lock is not held."""

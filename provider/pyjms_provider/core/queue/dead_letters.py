@@ -65,7 +65,7 @@ class DeadEntry:
     """Whether it is moved to another queue; False: it is removed for good, and expiry listeners are notified."""
 
     @classmethod
-    def leaving(
+    def of_entry(
         cls,
         entry: QueueEntry,
         kind: DeadKind,
@@ -128,7 +128,7 @@ def origin_of(properties: Mapping[str, Stored]) -> tuple[Address, str | None] | 
     return address, subscription if isinstance(subscription, str) else None
 
 
-def revived(envelope: Envelope, origin: Address) -> Envelope:
+def replayed(envelope: Envelope, origin: Address) -> Envelope:
     """Return a dead letter as it is replayed: as it was sent, without a time to live, which has passed meanwhile."""
     # The broker's properties are removed: the message is as its sender made it.
     properties = {name: value for name, value in envelope.properties.items() if not name.startswith(DEAD_PREFIX)}
@@ -200,7 +200,7 @@ class DeadLetterPolicy:
         return True
 
     def remove_as_exhausted(self, entry: QueueEntry, reason: str | None) -> None:
-        """Remove a message that was delivered too often; `reason` as in `DeadEntry.leaving`. The lock is held."""
+        """Remove a message that was delivered too often; `reason` as in `DeadEntry.of_entry`. The lock is held."""
         self._remove(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason, is_kept=True)
 
     def _remove(
@@ -208,10 +208,10 @@ class DeadLetterPolicy:
     ) -> None:
         queue = self._queue
         now_ms = queue.clock.time_ms()
-        dead = DeadEntry.leaving(entry, kind, reason, queue.subscription_name, now_ms, is_kept=is_kept)
+        dead = DeadEntry.of_entry(entry, kind, reason, queue.subscription_name, now_ms, is_kept=is_kept)
         queue.state.remove(entry, event)
         if queue.rules is not None:
-            queue.rules.gone(entry)
+            queue.rules.remove(entry)
         # Moved by `flush`: moving writes, which must not happen under the queue's lock.
         self._pending.append(dead)
 

@@ -89,7 +89,7 @@ class QueueEntryList(Protocol):
     def take_first(self) -> QueueEntry | None:
         """Take the first message; None when there is none."""
 
-    def least(self) -> QueueEntry | None:
+    def least_important(self) -> QueueEntry | None:
         """Return the least important message, which a full ring queue drops."""
 
     def discard(self, entry: QueueEntry) -> bool:
@@ -391,7 +391,7 @@ class PriorityQueueEntryList:
         """Return the place of a message that has a sequence number: lower places come first."""
         return (0, -self._levels[entry.reference.priority], ""), entry.sequence
 
-    def least(self) -> QueueEntry | None:
+    def least_important(self) -> QueueEntry | None:
         """Return the oldest message of the lowest priority."""
         lane = next((lane for lane in self._lanes if lane.live), None)
         return None if lane is None else lane.at(lane.head)

@@ -84,7 +84,7 @@ class ExclusiveConsumer:
 
     # Consumers
 
-    def came(self, consumer: Consumer) -> None:
+    def add_consumer(self, consumer: Consumer) -> None:
         """Add a consumer: it becomes active if it may, and no other one is."""
         # A closed owner's session goes on: messages that it releases return to
         # their places, before those that its other consumers take.
@@ -93,7 +93,7 @@ class ExclusiveConsumer:
         else:
             self._waiting[consumer.priority][consumer] = None
 
-    def left(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a closed consumer: if it was active, the next one becomes so, as soon as it may. May be repeated."""
         self._forget(consumer)
         if consumer is self.active:
@@ -147,7 +147,7 @@ class ExclusiveConsumer:
         """Record that a message was released, and is in its place, or delayed."""
         self._end_delivery(entry)
 
-    def gone(self, entry: QueueEntry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Record that a message has left the queue. May be repeated."""
         self._end_delivery(entry)
         if self.barrier.remove(entry):
@@ -199,7 +199,7 @@ class MessageGroup:
         """Delayed redeliveries; None: there were none yet."""
 
     @property
-    def is_anybodys(self) -> bool:
+    def is_unowned(self) -> bool:
         """Whether any consumer may become the owner."""
         return self.owner is None and self.session is None and self.closing is None
 
@@ -209,7 +209,7 @@ class MessageGroup:
             return True
         return bool(self.barrier) and self.barrier is not None and self.barrier.is_before(place_of(entry))
 
-    def lets(self, consumer: Consumer) -> bool:
+    def permits(self, consumer: Consumer) -> bool:
         """Return whether `consumer` may take messages of the group, unless any consumer may."""
         return consumer is self.owner if self.session is None else consumer.session is self.session
 
@@ -234,7 +234,7 @@ class MessageGroups:
 
     # Messages
 
-    def arrived(self, entry: QueueEntry, place: GroupPlace | None) -> None:
+    def add(self, entry: QueueEntry, place: GroupPlace | None) -> None:
         """Record the group of a message that was added."""
         if place is None or entry in self._places:
             return
@@ -244,7 +244,7 @@ class MessageGroups:
         group.entries.add(entry)
         self._places[entry] = place, group
 
-    def gone(self, entry: QueueEntry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Remove a message that has left the queue, and forget surplus idle groups. May be repeated."""
         found = self._places.get(entry)
         if found is None:
@@ -366,7 +366,7 @@ class MessageGroups:
 
     # Owners
 
-    def left(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a closed consumer: its groups belong to its session while deliveries are outstanding, afterwards to no one."""
         # A copy, as disowning a group changes the set.
         for name in tuple(self._owned.get(consumer, ())):

@@ -112,7 +112,7 @@ class Pager:
         """
         rules = self._queue.rules
         window = None if rules is None else rules.memory_window
-        if window is not None and window.came(reference):
+        if window is not None and window.add(reference):
             self._queue.store.leave([reference], are_coming=is_coming)
 
     def page_in(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
@@ -124,12 +124,12 @@ class Pager:
         with queue.lock:
             window = None if queue.rules is None else queue.rules.memory_window
             # As many as the queue's own limits allow in memory, however many the store would read ahead.
-            wanted = references if window is None else window.at_once(references)
+            wanted = references if window is None else window.fitting(references)
         # Without the queue's lock, as it waits for the disk.
         unreadable = queue.store.load(wanted)
         if window is not None:
             with queue.lock:
-                queue.store.leave(window.read(wanted))
+                queue.store.leave(window.page_in(wanted))
             with suppress(ResourceError):  # a full disk must not keep consumers from emptying the queue
                 queue.store.relieve(of_all=False)  # the messages just read are needed now
         return unreadable

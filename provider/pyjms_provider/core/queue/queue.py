@@ -296,7 +296,7 @@ class Queue(Channel):
                 consumer.cursor = self.ordering.open_cursor(selector.text, matches, self.pager.equalities_of(selector))
             self.consumers.add(consumer)
             if self.rules is not None:
-                self.rules.came(consumer)
+                self.rules.add_consumer(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; the messages that it pulled stay with its session. May be repeated."""
@@ -311,7 +311,7 @@ class Queue(Channel):
             return ()
         needs_search = self.rules is not None and self.rules.needs_search
         if self.rules is not None:
-            self.rules.left(consumer)
+            self.rules.remove_consumer(consumer)
         self.ordering.forget_scan(consumer)
         was_notified = self.consumers.remove(consumer)
         if consumer.acquires and consumer.cursor is not None and consumer.selector is not None:
@@ -408,7 +408,7 @@ class Queue(Channel):
                     break
             # Without the lock: here the disk is read, and others get the lock between two stretches (decision 0104).
             if found is UNFINISHED and search is not None:
-                search.go_on()
+                search.load()
         for other in woken:
             other.notify_work()
         return delivery
@@ -460,12 +460,12 @@ class Queue(Channel):
     def _found_nothing(self, consumer: Consumer, or_wait: bool, search: Search | None) -> Sequence[Consumer]:
         """Return the consumers to wake because a woken one found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
-        gave_up = search is not None and search.is_in_vain
+        gave_up = search is not None and search.exceeds_memory
         if consumer.place is _NOTIFIED:
             manager = self.consumers
             if manager.interested_count and self.ordering:
                 if self.rules is None or not self.rules.needs_search:
-                    woken = manager.choose_after_vain(consumer, self.ordering.may_have, gave_up=gave_up)
+                    woken = manager.choose_after_fruitless_pull(consumer, self.ordering.may_have, gave_up=gave_up)
                 elif not self.rules.has_groups:  # otherwise each might be woken needlessly, and wake the next
                     woken = self._next_consumers()
             manager.pulled_nothing(consumer)
@@ -499,7 +499,7 @@ class Queue(Channel):
             if reference.expiration_ms:
                 self._expiry.forget_one()
             if rules is not None:
-                rules.gone(entry)
+                rules.remove(entry)
         # After the queue's lock is released: the store has a lock of its own, and consumers of the next message need not wait for it.
         self.store.release(reference)
         if rules is not None:
@@ -542,7 +542,7 @@ class Queue(Channel):
                     if entry.reference.expiration_ms:
                         self._expiry.forget_one()
                     if rules is not None:
-                        rules.gone(entry)
+                        rules.remove(entry)
             self.store.release_all(released)
 
     def change_holder(self, entry: QueueEntry, delivery_count: int, session: Holder, heir: Holder) -> bool:
@@ -678,7 +678,7 @@ class Queue(Channel):
         """Remove expired messages, make due messages available; return when to call again, None: when asked."""
         return self.times.run_due(now_ms)
 
-    def let_go_of_expired(self, entry: QueueEntry) -> None:
+    def release_expired(self, entry: QueueEntry) -> None:
         """Release a message that was removed as expired, after its expiry was notified."""
         with self.lock:
             self._release(entry)
@@ -880,7 +880,7 @@ class Queue(Channel):
         if entry.reference.expiration_ms:
             self._expiry.forget_one()
         if self.rules is not None:
-            self.rules.gone(entry)
+            self.rules.remove(entry)
 
     # With the lock held: messages become available
 
@@ -911,7 +911,7 @@ class Queue(Channel):
 
     def _supersede(self, entry: QueueEntry) -> None:
         """Remove the older one of a last-value queue's two messages, unless it is held."""
-        older = None if self.rules is None else self.rules.arrived(entry)
+        older = None if self.rules is None else self.rules.add_available(entry)
         if older is not None and older.state is _NEW:
             self.remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
 
@@ -967,7 +967,7 @@ class Queue(Channel):
         if not self.dead_letters.remove_as_expired(entry):
             self.state.remove(entry, MessageEvent.EXPIRE)
             if self.rules is not None:
-                self.rules.gone(entry)
+                self.rules.remove(entry)
             self._release(entry)
 
     def remove_if_expired(self, entry: QueueEntry) -> bool:

@@ -176,7 +176,7 @@ class MemoryWindow:
         self._size = 0
         self._away: set[ReferenceId] = set()
 
-    def came(self, reference: MessageReference) -> bool:
+    def add(self, reference: MessageReference) -> bool:
         """Add a message of the queue; return whether it must leave memory. May be repeated."""
         if reference.id in self._here:
             return False
@@ -189,14 +189,14 @@ class MemoryWindow:
         self._size += reference.size
         return False
 
-    def gone(self, reference: MessageReference) -> None:
+    def remove(self, reference: MessageReference) -> None:
         """Remove a message that has left the queue. May be repeated."""
         if self._here.pop(reference.id, None) is not None:
             self._size -= reference.size
         else:
             self._away.discard(reference.id)
 
-    def at_once(self, references: Sequence[MessageReference]) -> list[MessageReference]:
+    def fitting(self, references: Sequence[MessageReference]) -> list[MessageReference]:
         """Return the messages to read at once: the first one, and as many of the others as fit."""
         chosen: list[MessageReference] = []
         size = 0
@@ -207,7 +207,7 @@ class MemoryWindow:
             chosen.append(reference)
         return chosen
 
-    def read(self, references: Sequence[MessageReference]) -> list[MessageReference]:
+    def page_in(self, references: Sequence[MessageReference]) -> list[MessageReference]:
         """Record messages that were read, of which the first one is about to be delivered; return those that must leave memory."""
         # The first one last, so that it ends up at the very front: messages leave from the other end.
         for reference in reversed(references):
@@ -254,7 +254,7 @@ class LastValues:
     def __len__(self) -> int:
         return len(self._last)
 
-    def arrived(self, entry: QueueEntry, key: LastKey | None) -> QueueEntry | None:
+    def add(self, entry: QueueEntry, key: LastKey | None) -> QueueEntry | None:
         """Record a message that has become available, perhaps again; return the one of its key that must be removed.
 
         That is the message itself, if a newer one exists.
@@ -276,7 +276,7 @@ class LastValues:
         """Return whether a newer message of its key has been added since."""
         return entry in self._superseded
 
-    def gone(self, entry: QueueEntry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Remove a message that has left the queue."""
         key = self._keys.pop(entry, None)
         self._superseded.discard(entry)
@@ -313,7 +313,7 @@ class QueueRules:
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
         self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
-        self.memory_window = _shelf(policy)
+        self.memory_window = _memory_window(policy)
         """The messages in memory, if the rest is to be on the disk."""
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
         self._groups = MessageGroups() if policy.groups else None
@@ -333,7 +333,7 @@ class QueueRules:
         """
         signals = [] if self.room is None else self.room.all_signals()
         before, self.policy = self.room, policy
-        self.memory_window = _shelf(policy)
+        self.memory_window = _memory_window(policy)
         # Messages behind a delayed one no longer wait for it.
         if policy.non_blocking_redelivery:
             self._delay_none()
@@ -376,15 +376,15 @@ class QueueRules:
             # Remembered, as the message may have been paged out when the rules are applied again, and they never wait.
             self._marks[entry] = _Marks(last_key(value), sort_value(value), group)
             if self._groups is not None:
-                self._groups.arrived(entry, group)
+                self._groups.add(entry, group)
 
     def sort_value(self, entry: QueueEntry) -> SortValue:
         """Return the value by which a message is sorted."""
         return self._marks[entry].sort
 
-    def arrived(self, entry: QueueEntry) -> QueueEntry | None:
+    def add_available(self, entry: QueueEntry) -> QueueEntry | None:
         """Record a message that has become available, perhaps again; return the one, maybe itself, that is now superseded."""
-        return None if self._last_values is None else self._last_values.arrived(entry, self._marks[entry].key)
+        return None if self._last_values is None else self._last_values.add(entry, self._marks[entry].key)
 
     def is_superseded(self, entry: QueueEntry) -> bool:
         """Return whether a newer message of its key has been added since."""
@@ -395,7 +395,7 @@ class QueueRules:
         room = self.room
         if room is None or self.policy.overflow is not Overflow.RING or not room.is_exceeded:
             return None
-        available, delayed = order.least(), delays.least() if delays else None
+        available, delayed = order.least_important(), delays.least_important() if delays else None
         if available is None or delayed is None:
             return available or delayed
         if self.policy.type is QueueType.SORTED:
@@ -403,21 +403,21 @@ class QueueRules:
         # A delayed message counts, too: the older of the two candidates is dropped.
         return min(available, delayed, key=_age)
 
-    def gone(self, entry: QueueEntry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Remove a message that has left the queue; the sender that has waited longest for room tries again."""
         # Only queues whose rules read properties have marks.
         if entry in self._marks:
             if self._last_values is not None:
-                self._last_values.gone(entry)
+                self._last_values.remove(entry)
             if self._groups is not None:
-                self._groups.gone(entry)
+                self._groups.remove(entry)
             del self._marks[entry]
         if self._exclusive is not None:
-            self._exclusive.gone(entry)
+            self._exclusive.remove(entry)
         if self.room is not None:
             self.room.remove(entry.reference.size)
             if self.memory_window is not None:
-                self.memory_window.gone(entry.reference)
+                self.memory_window.remove(entry.reference)
             self.wake_sender()
 
     def wake_sender(self) -> None:
@@ -443,17 +443,17 @@ class QueueRules:
         """Whether one consumer gets all messages."""
         return self._exclusive is not None
 
-    def came(self, consumer: Consumer) -> None:
+    def add_consumer(self, consumer: Consumer) -> None:
         """Record a consumer that takes messages."""
         if self._exclusive is not None and consumer.acquires:
-            self._exclusive.came(consumer)
+            self._exclusive.add_consumer(consumer)
 
-    def left(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Consumer) -> None:
         """Record that a consumer has been closed."""
         if self._exclusive is not None:
-            self._exclusive.left(consumer)
+            self._exclusive.remove_consumer(consumer)
         if self._groups is not None:
-            self._groups.left(consumer)
+            self._groups.remove_consumer(consumer)
 
     def holds_back(self, consumer: Consumer) -> bool:
         """Return whether `consumer` may take nothing at all now."""
@@ -483,8 +483,8 @@ class QueueRules:
         if group is not None:
             if group.is_blocked(entry, order.place_of):
                 return False
-            if not group.is_anybodys:
-                return group.lets(consumer)
+            if not group.is_unowned:
+                return group.permits(consumer)
         # The group has no owner, or there is no group: consumers of higher priority are preferred.
         return not any(each is None or order.is_wanted(each, entry) for each in higher_priority)
 
@@ -509,14 +509,14 @@ class QueueRules:
             if group is not None and group.is_blocked(entry, order.place_of):
                 candidates = ()
             # The first consumer that takes it becomes the group's owner.
-            elif group is None or group.is_anybodys:
+            elif group is None or group.is_unowned:
                 chosen = manager.choose(entry, order.note_mismatch) if manager.interested_count else None
                 return looking if chosen is None else [chosen, *looking]
             elif group.owner is not None:
                 candidates = (group.owner,)
             else:
                 # The owner was closed with deliveries outstanding: other consumers of its session may take its place.
-                candidates = (each for each in manager.members(ConsumerList.INTERESTED) if group.lets(each))
+                candidates = (each for each in manager.members(ConsumerList.INTERESTED) if group.permits(each))
         return [*manager.notify_if_interested([each for each in candidates if _may_want(each, entry)]), *looking]
 
     def next_consumers(self, manager: ConsumerManager, order: QueueEntryList) -> list[Consumer]:
@@ -613,7 +613,7 @@ class QueueRules:
             self._groups.is_freed = False
         return self.next_consumers(manager, order)
 
-    def tell_freed(self, rewind: Callable[[Iterable[QueueEntry]], None]) -> None:
+    def rewind_freed(self, rewind: Callable[[Iterable[QueueEntry]], None]) -> None:
         """Have consumers look again at messages that they skipped before they could take them."""
         freed = {} if self._groups is None else self._groups.freed
         # One group at a time, each removed after its rewind: an error leaves the others for the next call.
@@ -623,7 +623,7 @@ class QueueRules:
             freed.pop(name, None)
 
 
-def _shelf(policy: QueuePolicy) -> MemoryWindow | None:
+def _memory_window(policy: QueuePolicy) -> MemoryWindow | None:
     return MemoryWindow(policy.max_messages, policy.max_bytes) if policy.overflow is Overflow.FLOW_TO_DISK else None
 
 

@@ -129,7 +129,7 @@ class DelayIndex:
         self._ahead_ms = 0.0
         """By how much the wall clock, in which all times here are given, was ahead of the monotonic one."""
         self._ages: list[tuple[int, int, QueueEntry]] | None = None
-        """The heap for `least`, once it was called: priority, age and message, absent ones included."""
+        """The heap for `least_important`, once it was called: priority, age and message, absent ones included."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -188,7 +188,7 @@ class DelayIndex:
         del self._due[entry]
         return True
 
-    def least(self) -> QueueEntry | None:
+    def least_important(self) -> QueueEntry | None:
         """Return the oldest message of the lowest priority, which a full ring queue drops."""
         ages = self._ages
         if ages is None:

@@ -36,7 +36,7 @@ _LOADS_OF_ONE: Final = 16  # how often one poll loads the same message
 class Search:
     """The search of one poll, and its budget."""
 
-    __slots__ = ("_at_once", "_consumer", "_loads", "_not_in_memory", "_queue", "_stretches", "is_in_vain")
+    __slots__ = ("_at_once", "_consumer", "_loads", "_not_in_memory", "_queue", "_stretches", "exceeds_memory")
 
     def __init__(self, queue: QueueCore, consumer: Consumer, *, at_once: bool) -> None:
         """`at_once`: whether the poll must not wait for a disk."""
@@ -47,12 +47,12 @@ class Search:
         self._loads: dict[ReferenceId, int] = {}
         self._not_in_memory: NotInMemoryError | None = None
         """The message that a selector must evaluate, and that must be loaded first."""
-        self.is_in_vain = False
+        self.exceeds_memory = False
         """Whether the messages that must be compared do not fit into memory: one of them was paged out again each time before it was checked."""
 
     def take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the next message for the consumer out of the order; `UNFINISHED`: call `go_on` without the lock, which is held here."""
-        if self.is_in_vain:
+        """Take the next message for the consumer out of the order; `UNFINISHED`: call `load` without the lock, which is held here."""
+        if self.exceeds_memory:
             return None
         try:
             return self._take()
@@ -60,7 +60,7 @@ class Search:
             self._not_in_memory = error
             return UNFINISHED
 
-    def go_on(self) -> None:
+    def load(self) -> None:
         """Load a message that is not in memory. Raises `NotAtOnceError` if the poll must not wait, and that would take a while; `ResourceError`."""
         error, self._not_in_memory = self._not_in_memory, None
         if error is None:
@@ -75,7 +75,7 @@ class Search:
             self._loads[wanted.id] = self._loads.get(wanted.id, 0) + 1
             # Loaded too often, and paged out each time before it was checked: the messages that must be compared do not fit
             # into memory. Without this limit the poll would read the disk for ever (decision 0105).
-            self.is_in_vain = self._loads[wanted.id] > _LOADS_OF_ONE
+            self.exceeds_memory = self._loads[wanted.id] > _LOADS_OF_ONE
 
     def _take(self) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         queue, consumer = self._queue, self._consumer
@@ -121,7 +121,7 @@ class Search:
         rules, order, cursor = self._queue.rules, self._queue.ordering, self._consumer.cursor
         if rules is not None:
             # Before the search: all consumers look again at messages of groups that have lost their owner since.
-            rules.tell_freed(order.rewind)
+            rules.rewind_freed(order.rewind)
         if cursor is None:
             return order.poll_permitted(self._consumer, higher_priority, permits, EVALUATIONS)
         # Only with groups, where no consumer is woken because another one has found nothing: that wake-up might be useless, too.

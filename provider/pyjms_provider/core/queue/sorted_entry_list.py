@@ -275,7 +275,7 @@ class SortedQueueEntryList:
         """Return the place of a message that has a sequence number: lower places come first."""
         return self._value_of(entry), entry.sequence
 
-    def least(self) -> QueueEntry | None:
+    def least_important(self) -> QueueEntry | None:
         """Return the last message."""
         return self._entries[self._places[-1][1]] if self._entries else None
 

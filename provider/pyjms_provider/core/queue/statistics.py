@@ -38,7 +38,7 @@ def about_bytes(queue: Queue, depth: int, looked_at: int = _SAMPLE) -> int:
     with queue.lock:
         state = queue.state
         # Only chosen here, and measured without the lock.
-        sample = [*state.ordering.first(looked_at), *state.first_held(looked_at)]
+        sample = [*state.ordering.first(looked_at), *state.held_longest(looked_at)]
     sizes = [size for entry in sample if (size := _size(queue, entry))]
     return round(sum(sizes) / len(sizes) * depth) if sizes else 0
 
@@ -50,7 +50,7 @@ def oldest_timestamp_ms(queue: Queue) -> int | None:
     """
     with queue.lock:
         state = queue.state
-        entries = [*state.ordering.oldest(), *state.first_held(1)]
+        entries = [*state.ordering.oldest(), *state.held_longest(1)]
     # Without the lock, as it may read from a disk.
     found = (queue.message_of(entry.reference) for entry in entries)
     return min((each.timestamp_ms for each in found if each is not None and each.timestamp_ms), default=None)
@@ -63,7 +63,7 @@ def most_deliveries(queue: Queue, looked_at: int = _SAMPLE) -> int:
     """
     with queue.lock:
         state = queue.state
-        entries = [*state.ordering.first(looked_at), *state.first_held(looked_at)]
+        entries = [*state.ordering.first(looked_at), *state.held_longest(looked_at)]
     return max((entry.delivery_count for entry in entries), default=0)
 
 

@@ -107,9 +107,9 @@ class Group:
         """Whether its release was not answered: only that can be tried again."""
         self._selector = selector
         # The selector's scan position outlives the consumers of single reservations.
-        self._let_go_of_cursor = queue.keep_cursor(selector)
+        self._close_cursor = queue.keep_cursor(selector)
         self._held: list[GroupEntry | None] = []  # from low + 1 on; None: it could not be understood after a restart
-        self._unsure: list[GroupEntry] = []  # their write was not answered, so they are next
+        self._unanswered: list[GroupEntry] = []  # their write was not answered, so they are next
         self._holder = ConsumerSession(ReceiverId(f"reader group {record.name}"), is_delivering=True)
         self._unit = UnitOfWork(UnitId(f"reader group {record.name}"), self._holder)
         # PREPARED from the start: neither expiry nor a closing session ends such a unit (decision 0170).
@@ -254,16 +254,16 @@ class Group:
         """Hold messages, after their reservation was written."""
         with self.lock:
             self._held.extend(pulled)
-            self._unsure = []
+            self._unanswered = []
 
     @property
-    def unsure(self) -> list[GroupEntry]:
+    def unanswered(self) -> list[GroupEntry]:
         """The next messages, if they were written without an answer. They must be written again before all others."""
-        return self._unsure
+        return self._unanswered
 
-    def note_unsure(self, pulled: list[GroupEntry]) -> None:
+    def add_unanswered(self, pulled: list[GroupEntry]) -> None:
         """Hold messages whose reservation was written without an answer."""
-        self._unsure = pulled
+        self._unanswered = pulled
 
     # Reading
 
@@ -369,7 +369,7 @@ class Group:
         """Return the delivery counts of the messages that it holds."""
         kept = self.queue.journal
         # Also those of unknown outcome: the store may have them as the group's.
-        held = [each for each in (*self._held, *self._unsure) if each is not None]
+        held = [each for each in (*self._held, *self._unanswered) if each is not None]
         if kept is None:
             return []
         return [(kept.number, each.entry.reference, each.times) for each in held if each.entry.reference.journaled]
@@ -379,9 +379,9 @@ class Group:
         with self.lock:
             # Before any message is released: a concurrent reader gets the error that the group was released.
             self.is_ended = True
-            held, self._held, self._unsure = [*self._held, *self._unsure], [], []
+            held, self._held, self._unanswered = [*self._held, *self._unanswered], [], []
         self.queue.give_back_all(self._holder)
-        self._let_go_of_cursor()
+        self._close_cursor()
         return sum(each is not None for each in held)
 
     # Restoring from a journal
@@ -627,8 +627,8 @@ class GroupTable:
         """Reserve the messages that are there now. The turn is held."""
         store = self._host.store
         # First: their numbers are the next ones, and may be in the store already.
-        if group.unsure:
-            self._keep(group, group.unsure)
+        if group.unanswered:
+            self._keep(group, group.unanswered)
         # Computed after that, as the unanswered messages take their part of it.
         room = after + max_messages - group.high
         if room <= 0:
@@ -650,9 +650,9 @@ class GroupTable:
                 storage.journal.write(changes, force=True)
             except Exception as error:
                 if is_outcome_unknown(error):
-                    group.note_unsure(pulled)
+                    group.add_unanswered(pulled)
                 # Messages that were unanswered before stay so after a refusal: the first write may have been made all the same.
-                elif pulled is not group.unsure:
+                elif pulled is not group.unanswered:
                     group.give_back_unseen(pulled)
                 raise
             for message in added:
@@ -721,8 +721,8 @@ class GroupTable:
     def _release(self, group: Group) -> int:
         # In this order: acknowledgements, unanswered reservations, the release.
         self._acknowledge(group, group.doubtful)  # otherwise acknowledged messages could reappear
-        if group.unsure:  # otherwise the store could have transient messages that the queue does not know
-            self._keep(group, group.unsure)
+        if group.unanswered:  # otherwise the store could have transient messages that the queue does not know
+            self._keep(group, group.unanswered)
         changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
         try:
             self._write_all(changes, force=True)

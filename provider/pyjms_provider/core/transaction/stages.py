@@ -45,7 +45,7 @@ _AGAIN_MS: Final = 1000
 class _Staged:
     record: StageRecord
     unit: UnitOfWork
-    is_unsure: bool = False
+    is_unanswered: bool = False
     """Its promotion was written without an answer: only that can be tried again."""
 
 
@@ -212,7 +212,7 @@ class StageTable:
                     sink.doubtful = epoch, outcomes
                     for unit_name, _ in outcomes:
                         # Until the write is repeated they must not be discarded: they may be promoted in the store.
-                        sink.staged[unit_name].is_unsure = True
+                        sink.staged[unit_name].is_unanswered = True
             raise
 
     def _make_true(self, unit: UnitOfWork) -> None:
@@ -238,7 +238,7 @@ class StageTable:
     def _discard(self, sink: _Sink, names: Iterable[StageName]) -> int:
         with self._lock:
             found = {name: sink.staged[name] for name in names if name in sink.staged}
-        if any(staged.is_unsure for staged in found.values()):
+        if any(staged.is_unanswered for staged in found.values()):
             raise InDoubtError(
                 "nobody answered when units were promoted, so they cannot be discarded: promote them again"
             )
@@ -319,7 +319,7 @@ class StageTable:
             late = {
                 name: staged
                 for name, staged in sink.staged.items()
-                if staged.record.discarded_after_ms <= now_ms and not staged.is_unsure
+                if staged.record.discarded_after_ms <= now_ms and not staged.is_unanswered
             }
         if late:
             # Deferred, as the timer thread must not wait for the journal; a crash before that only repeats it.
