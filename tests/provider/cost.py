@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -54,20 +55,34 @@ def steps_of(call: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
+    with _without_collector():
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
     return steps
 
 
 def spare_memory_of(call: Callable[[], object]) -> int:
     """Return how many bytes a call needs for a while beyond those that stay: those of a list that it copies, for example."""
-    tracemalloc.start()
+    with _without_collector():
+        tracemalloc.start()
+        try:
+            call()
+            left, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    return most - left
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep Python's collector from running, whose callbacks, and what it finds, would count."""
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        call()
-        left, most = tracemalloc.get_traced_memory()
+        yield
     finally:
-        tracemalloc.stop()
-    return most - max(left, 0)
+        if was_enabled:
+            gc.enable()
