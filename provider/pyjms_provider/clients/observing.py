@@ -17,7 +17,7 @@ class ConsumerView:
     """One consumer of a queue or a subscription."""
 
     name: str
-    """Of the consumer within its session."""
+    """The consumer's name within its session."""
     source: str
     """``queue://orders``, or the subscription's name."""
     selector: str | None
@@ -31,7 +31,7 @@ class SessionView:
     """One session."""
 
     name: str
-    """Of the session within its connection."""
+    """The session's name within its connection."""
     is_transacted: bool
     is_open: bool
     """Whether it has a transaction with work in it."""

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 class VmTransactions(ProviderSession):
-    """The part of a session that begins and ends transactions, local ones and XA branches; `VmSession` adds what is done in them."""
+    """The transactions of a session, local ones and XA branches; `VmSession` adds sending and receiving."""
 
     def __init__(self, host: VirtualHost, name: str, receiving: ConsumerSession, *, transacted: bool) -> None:
         self._host = host
@@ -580,7 +580,7 @@ class VmSession(VmTransactions):
             else:
                 is_missing = True
         # One write for all messages of the acknowledgement.
-        if settled and storage is not None:  # only what a journal keeps is among them
+        if settled and storage is not None:  # the journal has all of these
             storage.write_settled(settled)
         # After the write, so that an acknowledgement that cannot be written settles nothing.
         for delivery in transient:
@@ -913,7 +913,7 @@ class VmConnection(ProviderConnection):
     def _lose(self, error: ConnectionLostError) -> None:
         """Close the connection because the broker stops, and tell the client."""
         with self._lock:
-            # A client that is closing the connection itself is not told of its loss.
+            # A client that is closing the connection itself gets no error.
             was_open = not self._closed
         self.close()
         if was_open:

@@ -38,7 +38,7 @@ class BatchJob:
     part: Any
     """This job's own part."""
     ended: Callable[[BaseException | None], None]
-    """Called with the job's error or None, before `done`, in place of what the job itself would have done."""
+    """Does the rest of the job in a batch: called with its error or None, before `done`."""
 
 
 class TransportContext(Protocol):

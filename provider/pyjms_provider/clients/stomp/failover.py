@@ -141,7 +141,7 @@ class FailoverConnection:
         self.takes_unexpected: Callable[[PhysicalConnection, Frame], bool] | None = None
         """Called with each ERROR of a broker that does not name receipts; returns True if it answers no request."""
         self._clock = clock
-        # Before the first connect, whose I/O thread calls what is set here.
+        # Before the first connect, whose I/O thread calls these.
         self.hand_over(headers, owner)
         self._lock = Lock()
         self._state = FailoverState.CONNECTED
@@ -617,4 +617,4 @@ class StompConnectionBase(ProviderConnection):
 
     @abstractmethod
     def _leave_physical(self) -> None:
-        """Have sessions and consumers forget what the broker has again."""
+        """Have sessions and consumers drop messages that the broker has taken back."""

@@ -142,7 +142,7 @@ def lost_while_sent(error: ConnectionLostInCallError) -> ProviderError:
 
 
 def lost_while_ended(error: ConnectionLostInCallError | ResourceError, how: str) -> ProviderError:
-    """Return the client's error for a transaction whose end got no answer; `how`: "committed", or what else was to be done."""
+    """Return the client's error for a transaction whose end got no answer; `how`: "committed" or "staged"."""
     if isinstance(error, NotSentError):
         return RolledBackError(
             f"the transaction was rolled back, as the connection was lost before it was {how}: {error}"
@@ -491,7 +491,7 @@ class PhysicalConnection:
                     self._answers[receipt] = answer
                 self.post(frame, sent=request)
             finally:
-                if not request.is_sent:  # no answer comes to what was not sent
+                if not request.is_sent:  # an unsent frame gets no answer
                     with self._lock:
                         self._answers.pop(receipt, None)
         limit_ms = self._settings.timeout_ms
@@ -530,7 +530,7 @@ class PhysicalConnection:
         """Wait as the clock does, for a signal that this connection sets; see `SocketReader.wait`."""
         self._in_a_row = 0
         try:
-            # What is awaited may be the broker's answer to a frame that is still corked.
+            # The caller may be waiting for the answer to a frame that is still corked.
             self._buffer.uncork()
         except OSError:
             self._wakeup.set()  # the I/O thread finds out why
@@ -649,7 +649,7 @@ class PhysicalConnection:
                 reader.try_read()
             while self._chores:
                 self._chores.popleft()()
-            # Every round writes what is corked, so that a tick is the longest delay.
+            # Every round writes corked data, so that a tick is the longest delay.
             self._in_a_row = 0
             buffer.uncork()
             if buffer.has_rest:

@@ -182,7 +182,7 @@ class StompSocket:
     is_hasty = _QUICK is not None
     """Whether to acknowledge TCP segments without delay; our broker waits for none of them."""
     is_framed = False
-    """Whether what is sent must go through `frame`."""
+    """Whether data must be passed through `frame` before a write."""
     is_one_stream = True
     """Whether the data sent may be cut anywhere."""
 
@@ -229,7 +229,7 @@ class StompSocket:
         return data
 
     def answers(self) -> list[bytes]:
-        """Return replies that must be sent to what was read."""
+        """Return replies that must be sent to the frames that were read."""
         return []
 
     def close(self) -> None:
@@ -245,7 +245,7 @@ class _TlsSocket(StompSocket):
 
     @property
     def has_more(self) -> bool:  # type: ignore[override]  # computed at each access
-        # What OpenSSL has decrypted is no longer in the socket, so that no poll reports it.
+        # Data that OpenSSL has decrypted is no longer in the socket, so no poll reports it.
         return bool(self._socket.pending())
 
 

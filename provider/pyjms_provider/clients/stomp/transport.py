@@ -144,7 +144,7 @@ class Poller:
         """Return whether it was woken, and whether the socket can be read, or has ended."""
         if self._epoll is not None:
             found = dict(self._epoll.poll(timeout_s))
-            # EPOLLHUP and EPOLLERR count as readable: the read tells what it is.
+            # EPOLLHUP and EPOLLERR count as readable: the read finds the cause.
             return self._wakeup in found, bool(found.get(self._fileno, 0) & ~select.EPOLLOUT)
         assert self._selector is not None
         ready = {key.fd: mask for key, mask in self._selector.select(timeout_s)}
@@ -316,7 +316,7 @@ class SocketReader:
     # The I/O thread
 
     def try_read(self) -> None:
-        """Read, unless another thread does so at this moment. Raises what `read` does."""
+        """Read, unless another thread does so at this moment. Raises the error of `read`."""
         if self._right.acquire(blocking=False):
             self.reader = get_ident()
             try:
@@ -364,7 +364,7 @@ _CLOCK: Final = SystemClock()
 _BATCH: Final = 256 * 1024
 _CORKED_MAX: Final = FRAME_BYTES
 _ACK_SIZE: Final = 100  # about; it is known when the frame is made
-_PARTS_MAX: Final = FRAME_MESSAGES_MAX  # two of a message, so half of what a broker takes
+_PARTS_MAX: Final = FRAME_MESSAGES_MAX  # two for each message, so half of a broker's limit
 
 
 class WriteBufferClosedError(Exception):
@@ -562,7 +562,7 @@ class WriteBuffer:
                 self._waiting.discard(signal)
 
     def uncork(self) -> None:
-        """Write what is corked, unless some thread is writing already. Any thread."""
+        """Write corked data, unless some thread is writing already. Any thread."""
         # Called before each wait, mostly with nothing to write: so checked without the lock first.
         if not self._size or self._is_writing:
             return
@@ -579,7 +579,7 @@ class WriteBuffer:
         self._drain(write, batch)
 
     def close(self) -> None:
-        """Refuse more data, drop what is there, and end all waits for room."""
+        """Refuse more data, drop the buffered data, and end all waits for room."""
         with self._lock:
             self._is_closed = True
             self.has_rest = False

@@ -49,12 +49,12 @@ class Sent:
     """The JMSMessageID: the client's, or the broker's if the client gave none; None: the message has none."""
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {} if self.message_id is None else {"message-id": self.message_id}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Sent:
-        """Return what a RECEIPT says."""
+        """Parse the headers of a RECEIPT."""
         text = headers.get("message-id")
         return cls(None if text is None else MessageId(text))
 
@@ -67,12 +67,12 @@ class Drained:
     """The credit that was dropped."""
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"left": str(self.left)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Drained:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         return cls(number_in(headers, "left"))
 
 
@@ -83,12 +83,12 @@ class Created:
     address: Address
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return EXACT_PATHS.headers_for(self.address)
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Created:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         try:
             return cls(EXACT_PATHS.read(headers))
         except DestinationError as error:
@@ -102,12 +102,12 @@ class Found:
     is_there: bool
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"found": "true" if self.is_there else "false"}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Found:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         found = headers.get("found")
         if found not in ("true", "false"):
             raise ProfileError("the broker's answer to FIND does not say whether it is there")
@@ -122,12 +122,12 @@ class Prepared:
     """False: the branch has nothing to commit, and has ended."""
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"result": "prepared" if self.needs_commit else "read-only"}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Prepared:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         result = headers.get("result")
         if result not in ("prepared", "read-only"):
             raise ProfileError("the broker's answer to PREPARE has no result")
@@ -141,12 +141,12 @@ class Recovered:
     xids: Sequence[Xid]
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"xids": ",".join(map(str, self.xids))}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Recovered:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         text = headers.get("xids", "")
         try:
             return cls(tuple(Xid.parse(part) for part in text.split(",")) if text else ())
@@ -286,12 +286,12 @@ class GroupOpened:
     opened: OpenGroup
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"fence": str(self.opened.fence), "groups": _dump([_group_row(self.opened.group)])}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> GroupOpened:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         (group,) = map(_read_group, _load(headers, "groups")[:1])
         return cls(OpenGroup(group=group, fence=number_in(headers, "fence")))
 
@@ -303,12 +303,12 @@ class GroupsListed:
     groups: Sequence[ReaderGroup]
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"groups": _dump([_group_row(group) for group in self.groups])}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> GroupsListed:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         return cls(tuple(map(_read_group, _load(headers, "groups"))))
 
 
@@ -319,28 +319,28 @@ class Reserved:
     high: int
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"high": str(self.high)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Reserved:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         return cls(number_in(headers, "high"))
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """For READ, RELEASE and STAGE: how many messages that were."""
+    """For READ, RELEASE and STAGE: the number of messages."""
 
     messages: int
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"messages": str(self.messages)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Counted:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         return cls(number_in(headers, "messages"))
 
 
@@ -352,12 +352,12 @@ class Promoted:
     """False: an earlier request had done it."""
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {"result": "promoted" if self.is_new else "known"}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Promoted:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         result = headers.get("result")
         if result not in ("promoted", "known"):
             raise ProfileError("the broker's answer to PROMOTE has no result")
@@ -371,12 +371,12 @@ class MarkerRead:
     epoch: int | None
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         return {} if self.epoch is None else {"epoch": str(self.epoch)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> MarkerRead:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         return cls(number_in(headers, "epoch") if "epoch" in headers else None)
 
 
@@ -387,7 +387,7 @@ class UnitsListed:
     units: Sequence[StagedUnit]
 
     def headers(self) -> dict[str, str]:
-        """Return what RECEIPT says."""
+        """Return the headers of the RECEIPT."""
         rows = [
             [stage_name_row(unit.name), unit.messages, unit.staged_ms, unit.discarded_after_ms] for unit in self.units
         ]
@@ -395,7 +395,7 @@ class UnitsListed:
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> UnitsListed:
-        """Return what a RECEIPT says. Raises `ProfileError`."""
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
         try:
             return cls(tuple(map(_read_unit, _load(headers, "units"))))
         except ValueError as error:

@@ -24,7 +24,7 @@ RESERVED = frozenset(
     # STOMP itself
     "accept-version ack content-length content-type destination heart-beat host id login message message-id passcode "
     "receipt receipt-id selector server session subscription transaction version "
-    # what JMS's header fields are written as
+    # JMS's header fields
     "correlation-id expires persistent priority redelivered reply-to timestamp type "
     # ActiveMQ Classic
     "amq-msg-type browser client-id retain transformation transformation-custom transformation-error "

@@ -265,7 +265,7 @@ class ForeignConnection(StompConnectionBase):
         with self._lock:
             return list(dict.fromkeys(self._subscriptions.values()))
 
-    # What sessions use
+    # Used by sessions
 
     def forget_session(self, session: ForeignSession) -> None:
         """Remove a session that has closed."""

@@ -636,7 +636,7 @@ class Subscription(ProviderConsumer):
         return envelope
 
     def catch_up(self) -> None:
-        """Wait until the broker has pushed what it has: one round trip, and then `grace_ms`, as STOMP has no query for that."""
+        """Wait until the broker has pushed its messages: one round trip, and then `grace_ms`, as STOMP has no query for that."""
         if not self._connection.is_started or self._stage is not _Stage.OPEN:
             return
         # Clears a flag of an earlier message: only messages from now on end the wait.
@@ -674,7 +674,7 @@ class Subscription(ProviderConsumer):
         finally:
             self._session.forget(self)
 
-    # What sessions use
+    # Used by sessions
 
     def settled(self, messages: Iterable[HeldMessage]) -> None:
         """Remove messages that are settled; one that is no longer counted is ignored."""

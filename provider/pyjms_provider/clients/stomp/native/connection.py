@@ -190,7 +190,7 @@ class NativeConnection(StompConnectionBase):
         try:
             self._send_to_newest(commands.Stop())
         except UnansweredError as error:
-            # Not an error: no message is handed out from now on, which is what `stop` promises.
+            # Not an error: no message is delivered from now on, as `stop` promises.
             _log.warning("the broker has not answered that the connection is stopped: %s", error.reason)
 
     def _send_to_newest(self, command: commands.Command) -> None:
@@ -258,7 +258,7 @@ class NativeConnection(StompConnectionBase):
         self._check_open()
         return NativeStages(self)
 
-    # What sessions and consumers use
+    # Used by sessions and consumers
 
     def request(self, command: commands.Command) -> Frame:
         """Send `command` and return the broker's answer. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""

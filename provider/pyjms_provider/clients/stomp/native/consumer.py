@@ -314,7 +314,7 @@ class NativeConsumer(ProviderConsumer):
         )
 
     def catch_up(self) -> None:
-        """Fetch what the broker has now (an exact `receive_no_wait`)."""
+        """Fetch the messages that the broker has now (an exact `receive_no_wait`)."""
         if self._arrived and self._take(waits=False, keeps=True) is not None:
             return
         with self._lock:

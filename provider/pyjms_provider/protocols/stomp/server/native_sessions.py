@@ -230,7 +230,7 @@ class PackedSends:
                     return
             else:
                 messages = messages[self._send(frame, session, messages, at_once=True) :]
-        # The rest goes in the session's turn, behind what was sent here: the order is kept.
+        # The rest is sent in the session's turn, after the messages sent here: the order is kept.
         if messages and not self._handler.is_over:
             executor.add(self._task_of(frame, session, messages))
 

@@ -16,7 +16,7 @@ class StompSettings:
     default_host: str = ""
     """The virtual host of a client that names none; empty: the only one there is."""
     limits: Limits = DEFAULT_LIMITS
-    """Of frames, after login."""
+    """The limits of frames, after login."""
     login_timeout_ms: int = 10_000
     """How long a connection may take to log in."""
     heart_beat_ms: int = 1_000
@@ -26,9 +26,9 @@ class StompSettings:
     probe_ms: int = 10_000
     """How often a client that asked for no heart-beats is sent an empty line while it is not read from."""
     subscriptions_max: int = 10_000
-    """Of one connection."""
+    """The most subscriptions of one connection."""
     sessions_max: int = 1_000
-    """Of one connection; a standard STOMP client's transactions are sessions."""
+    """The most sessions of one connection; a standard STOMP client's transactions are sessions."""
     temporaries_max: int = 10_000
     """Temporary destinations of one connection."""
     prefetch: int = 1_000
