@@ -439,8 +439,8 @@ class VmSession(VmTransactions):
         self._connection = connection
         self._connection_id = connection.connection_id
         self._route = self._host.route
-        self._patience = SendTimeout()
-        self._ending = CloseOnce()
+        self._send_timeout = SendTimeout()
+        self._close_once = CloseOnce()
         self._consumers: dict[VmConsumer, None] = {}
 
     # Sending
@@ -448,7 +448,7 @@ class VmSession(VmTransactions):
     def send(self, envelope: Envelope) -> None:
         if self._closed:
             raise self._closed_error()
-        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._send_timeout)
 
     def send_at_once(self, envelope: Envelope) -> None:
         """Send as `send` does, but wait for no room. Raises `QueueFullError` where there is none."""
@@ -651,19 +651,19 @@ class VmSession(VmTransactions):
     # The end
 
     def end_waits(self) -> None:
-        self._patience.end()
+        self._send_timeout.end()
 
     def forget_broker(self, error: ProviderError) -> None:
         """Fail every call with `error`, in a child of the broker's process, which has only a copy of the queues."""
-        self._lock, self._closed, self._refusal, self._ending = Lock(), True, error, CloseOnce.ended()
+        self._lock, self._closed, self._refusal, self._close_once = Lock(), True, error, CloseOnce.ended()
         for consumer in self._consumers:
             consumer.forget_broker(error)
         self._consumers = {}
 
     def close(self) -> None:
         # First: a `send` that waits for room ends as soon as a close begins, also where another thread closes already.
-        self._patience.end()
-        self._ending.do(self._shut_down)
+        self._send_timeout.end()
+        self._close_once.do(self._shut_down)
 
     def _shut_down(self) -> None:
         self._end_work()
@@ -801,7 +801,7 @@ class VmConnection(ProviderConnection):
         self._closed = False
         self._lost: ConnectionLostError | None = None
         """Why it cannot be used: this process was forked from the broker's."""
-        self._ending = CloseOnce()
+        self._close_once = CloseOnce()
         self._started = False
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
@@ -885,7 +885,7 @@ class VmConnection(ProviderConnection):
         return VmStages(self._host.pipelines.stages, self._check_open)
 
     def close(self) -> None:
-        self._ending.do(self._shut_down)
+        self._close_once.do(self._shut_down)
 
     def _shut_down(self) -> None:
         with self._lock:
@@ -900,7 +900,7 @@ class VmConnection(ProviderConnection):
     def forget(self) -> None:
         """Mark the connection as lost, in a child of this process: the broker is in the parent, and the child has only a copy."""
         error = self.broker.refusal
-        self._lock, self._closed, self._lost, self._ending = Lock(), True, error, CloseOnce.ended()
+        self._lock, self._closed, self._lost, self._close_once = Lock(), True, error, CloseOnce.ended()
         for session in self._sessions:
             session.forget_broker(error)
         self._sessions = {}

@@ -560,7 +560,7 @@ class StompConnectionBase(ProviderConnection):
         self._lock = Lock()
         self._numbers = count(1)
         self._closed = False
-        self._ending = CloseOnce()
+        self._close_once = CloseOnce()
 
     def _connect_headers(self) -> dict[str, str]:
         # STOMP 1.2 asks for `host`. Brokers that read it take it for a virtual host, and its absence for the default one.
@@ -584,7 +584,7 @@ class StompConnectionBase(ProviderConnection):
         return True
 
     def close(self) -> None:
-        self._ending.do(self._shut_down)
+        self._close_once.do(self._shut_down)
 
     def _shut_down(self) -> None:
         with self._lock:

@@ -84,18 +84,17 @@ def named(ids: DeliveryIds, numbers: Collection[int]) -> list[int]:
     # A header of some bytes may name a billion numbers: the loop is limited by the number of open deliveries.
     if sum(map(len, ids)) <= len(numbers):
         return [number for number in dict.fromkeys(chain.from_iterable(ids)) if number in numbers]
-    coming = sorted(range(len(ids)), key=lambda place: ids[place].start, reverse=True)
-    begun: list[
-        int
-    ] = []  # places in `ids`, the first of them on top: those of ranges that are over go when they get there
+    later_places = sorted(range(len(ids)), key=lambda place: ids[place].start, reverse=True)
+    # A heap of places in `ids`, the first on top; the place of a finished range is popped when it reaches the top.
+    open_places: list[int] = []
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
-        while coming and ids[coming[-1]].start <= number:
-            heappush(begun, coming.pop())
-        while begun and ids[begun[0]].stop <= number:
-            heappop(begun)
-        if begun:
-            found.append((begun[0], number))
+        while later_places and ids[later_places[-1]].start <= number:
+            heappush(open_places, later_places.pop())
+        while open_places and ids[open_places[0]].stop <= number:
+            heappop(open_places)
+        if open_places:
+            found.append((open_places[0], number))
     return [number for _, number in sorted(found)]
 
 

@@ -72,7 +72,7 @@ class ForeignSession(ProviderSession):
         self._held: dict[HeldMessage, None] = {}
         self._subscriptions: dict[Subscription, None] = {}
         self._closed = False
-        self._ending = CloseOnce()
+        self._close_once = CloseOnce()
 
     # Sending
 
@@ -376,7 +376,7 @@ class ForeignSession(ProviderSession):
         return self._link.wait
 
     def close(self) -> None:
-        self._ending.do(self._shut_down)
+        self._close_once.do(self._shut_down)
 
     def _shut_down(self) -> None:
         with self._lock:

@@ -254,7 +254,7 @@ class ForeignTemporaries:
         self._named = 1
         """The number, within this physical connection, of the last destination named to the broker, or of the next one."""
         self._naming = SentFlag()
-        """Whether that one was named."""
+        """Whether the SUBSCRIBE that names it was sent."""
         self._probes: list[Frame] = []
         self._probe_signal = Signal()
 

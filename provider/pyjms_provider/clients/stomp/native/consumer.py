@@ -139,9 +139,7 @@ class NativeConsumer(ProviderConsumer):
         """The messages that were returned last."""
         self._numbers = count(1)
         self._expired: deque[tuple[str | None, int]] = deque(maxlen=window)
-        """The messages that were returned last as they had expired here. One that comes again is delivered: by the broker's clock it has
-        not.
-        """
+        """The last messages that were returned as expired. One that comes again is delivered: it has not expired by the broker's clock."""
         self._is_withdrawn = False
         """Whether the messages here are about to go back: nothing is delivered, and no credit given, until `resume`."""
         self._is_closed = False

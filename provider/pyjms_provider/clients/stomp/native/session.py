@@ -93,7 +93,7 @@ class BranchRequests:
     """The branch requests of one session. Any thread: a transaction manager may decide several branches through one session."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[Xid, type[BranchCommand]], Request] = {}
+        self._unanswered: dict[tuple[Xid, type[BranchCommand]], Request] = {}
         """The last request of each kind about a branch, if its answer was not received."""
 
     def request(
@@ -104,35 +104,35 @@ class BranchRequests:
         `ProviderError`.
         """
         about = (command.xid, type(command))
-        question = self._asked.get(about)
-        if question is None or not question.is_same(physical, command):
-            question = self._asked[about] = Request(physical, command)
+        request = self._unanswered.get(about)
+        if request is None or not request.is_same(physical, command):
+            request = self._unanswered[about] = Request(physical, command)
         try:
-            result = read(physical.request_idempotent(question, command.write()))
+            result = read(physical.request_idempotent(request, command.write()))
         except UnansweredError as error:
             # The request is kept: if the call is made again, it waits for this answer.
             # A second END or PREPARE would be refused with XAER_PROTO (decision 0603).
             raise unreachable(error) from error
         except ConnectionLostInCallError as error:
             # No answer comes on another connection.
-            self._asked.pop(about, None)
+            self._unanswered.pop(about, None)
             raise unreachable(error) from error
         except ProviderError:
             # A refused command had no effect, and may be sent again.
-            self._asked.pop(about, None)
+            self._unanswered.pop(about, None)
             raise
-        self._asked.pop(about, None)
+        self._unanswered.pop(about, None)
         return result
 
     def forget(self, xid: Xid) -> None:
         """Drop the requests about a branch, so that none answers for a later one of the same name."""
-        for about in [*self._asked]:
+        for about in [*self._unanswered]:
             if xid in about:
-                self._asked.pop(about, None)
+                self._unanswered.pop(about, None)
 
     def clear(self) -> None:
         """Drop all requests, as the connection is lost: no answer comes any more."""
-        self._asked.clear()
+        self._unanswered.clear()
 
 
 def unreachable(error: ConnectionLostInCallError | UnansweredError) -> BranchError:
@@ -176,10 +176,10 @@ class NativeSession(ProviderSession):
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._is_ending_unit = False
         """Whether the broker is being asked to commit or stage the transaction, or a signal interrupted that call."""
-        self._questions = BranchRequests()
+        self._branch_requests = BranchRequests()
         self._timeout_s = 0
         self._closed = False
-        self._ending = CloseOnce()
+        self._close_once = CloseOnce()
 
     @property
     def is_closed(self) -> bool:
@@ -570,7 +570,7 @@ class NativeSession(ProviderSession):
         physical = self.connection.link.current()
         command = commands.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
         # A request about an earlier branch of this name must not answer for the new one.
-        self._questions.forget(xid)
+        self._branch_requests.forget(xid)
         try:
             physical.request(command.write(), late=lambda _: self._started_late(physical, command))
         except (ConnectionLostInCallError, UnansweredError) as error:
@@ -634,7 +634,7 @@ class NativeSession(ProviderSession):
     def _branch(self, command: BranchCommand, read: Callable[[Frame], bool] = lambda _: True) -> bool:
         """Send a command that changes a branch; see `BranchRequests.request`."""
         self._check_open()
-        return self._questions.request(self.connection.link.current(), command, read)
+        return self._branch_requests.request(self.connection.link.current(), command, read)
 
     # Requests
 
@@ -667,7 +667,7 @@ class NativeSession(ProviderSession):
             self.physical = None
         # The next connection may lead to another broker, which may refuse what this one accepted.
         self._good.clear()
-        self._questions.clear()
+        self._branch_requests.clear()
 
     def enter(self, physical: PhysicalConnection) -> None:
         """Note that the broker knows the session on this physical connection, unless a newer one was noted before."""
@@ -684,7 +684,7 @@ class NativeSession(ProviderSession):
             self.connection.post(commands.Interrupt(session=self.name).write())
 
     def close(self) -> None:
-        self._ending.do(self._shut_down)
+        self._close_once.do(self._shut_down)
 
     def _shut_down(self) -> None:
         with self._lock:
