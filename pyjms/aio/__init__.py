@@ -1,7 +1,7 @@
-"""The API of JMS 1.1 for asyncio: what may wait is awaited, and keeps no event loop waiting.
+"""The API of JMS 1.1 for asyncio: calls that may wait are awaited, and never block the event loop.
 
-The rules are those of the other interfaces, as the same runtime is sync: a session has one thread, which makes its calls
-one after the other, while any number of tasks wait without one. Messages and destinations are those of `pyjms`.
+The rules are those of the other interfaces, as the same synchronous runtime is used: a session has one thread, which makes its calls
+one after the other, while any number of tasks wait without a thread. Messages and destinations are those of `pyjms`.
 """
 
 from pyjms.aio.calls import Opening

@@ -1,11 +1,11 @@
 """Calls that may wait: made on a thread, and awaited on the event loop.
 
-A task that is cancelled waits no longer, as asyncio has it. What it had called and had not begun is not done; what had begun goes on, and
-what came of it is undone, such as a consumer that nobody has.
+A cancelled task stops waiting at once, as usual in asyncio. Its calls that have not begun are not made; a call that has begun continues, and
+its result is undone, such as a consumer that no task gets.
 
-A listener that is a coroutine is called by the session's own thread, which serves it until it is done. JMS 1.1 §4.4.6: that thread has the
-session while a listener runs. So it makes the calls of the session that the listener awaits, be it a commit or a send; those of other tasks
-do not get in between.
+A listener that is a coroutine is called by the session's own thread, which serves it until it is done. JMS 1.1 §4.4.6: the session belongs
+to that thread while a listener runs. So it makes the calls of the session that the listener awaits, such as a commit or a send; calls of other
+tasks wait until it is done.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class Call(Generic[_Result]):
         undo: Callable[[_Result], object] | None,
         post: Callable[[_Work], object],
     ) -> None:
-        """`undo` is called with the result if nobody gets it; `post` has a thread do so."""
+        """`undo` is called with the result if no task gets it; `post` makes a thread call it."""
         self._loop = loop
         self._function = function
         self._context = copy_context()  # of the task: a tracer finds its span there
         self._undo = undo
         self._post = post
         self._claim = Lock()
-        """Taken once: by the thread that makes the call, or by the task that no longer wants it."""
+        """Taken once: by the thread that makes the call, or by the task that was cancelled."""
         self._end = Lock()
-        """Taken once: by the thread that is about to tell the result, or by the task that no longer wants it."""
+        """Taken once: by the thread that is about to deliver the result, or by the task that was cancelled."""
         self._leftover: _Work | None = None
-        """What undoes the result."""
+        """The function that undoes the result."""
         self.future: asyncio.Future[_Result] = loop.create_future()
 
     def run(self) -> None:
-        """Make the call, unless its task was cancelled before. On the thread that is to wait."""
+        """Make the call, unless its task was cancelled before. On the thread that may wait."""
         if not self._claim.acquire(blocking=False):
             return
         try:
@@ -68,17 +68,17 @@ class Call(Generic[_Result]):
         except Exception as error:  # whatever it raised is raised by who awaits it
             self._tell(partial(self._fail, error))
             return
-        # The undoing is set before `_end` is taken: a task that is cancelled after that finds what there is to undo.
+        # Set before `_end` is taken: a task that is cancelled after that finds the function.
         if self._undo is not None:
             self._leftover = partial(self._undo, result)
-        # The task may have been cancelled while the call was made: then nobody gets the result, and
+        # The task may have been cancelled during the call: then no task gets the result, and
         # this thread undoes it.
         is_told = self._end.acquire(blocking=False) and self._tell(partial(self._succeed, result))
         if not is_told and self._leftover is not None:
             self._leftover()
 
     def _tell(self, end: Callable[[], None]) -> bool:
-        """Have the event loop end the call; return False if that was closed, so that nobody waits."""
+        """Make the event loop end the call; return False if the loop was closed, so that no task waits."""
         try:
             self._loop.call_soon_threadsafe(end)
         except RuntimeError:
@@ -86,12 +86,12 @@ class Call(Generic[_Result]):
         return True
 
     async def result(self) -> _Result:
-        """Return what the call returned, or raise what it raised."""
+        """Return the result of the call, or raise its error."""
         try:
             return await self.future
         except asyncio.CancelledError:
-            # With the first lock the call is never made, with the second its own thread undoes it: only
-            # without both does the task have to.
+            # With the first lock the call is never made, with the second its own thread undoes it: the task has to only
+            # without both.
             is_early = self._claim.acquire(blocking=False) or self._end.acquire(blocking=False)
             if not is_early and self._leftover is not None:
                 self._post(self._leftover)  # here, so that it is done before whatever the task calls next
@@ -111,9 +111,9 @@ class Call(Generic[_Result]):
 async def call_on_thread(
     name: str, function: Callable[[], _Result], undo: Callable[[_Result], object] | None = None
 ) -> _Result:
-    """Make a call on a thread of its own, as it must wait for no other one. Raises what it raises.
+    """Make a call on a thread of its own, as it must wait for no other one. Raises the call's error.
 
-    `undo` gets what the call returned if the task is cancelled meanwhile.
+    `undo` is called with the result if the task is cancelled meanwhile.
     """
 
     def post(work: _Work) -> None:
@@ -128,13 +128,13 @@ async def call_on_thread(
 class SessionThread:
     """Makes the calls of one session, one after the other, in the order in which tasks made them (JMS 1.1 §4.4.6).
 
-    A listener's calls are made by the thread that serves the listener, as that has the session meanwhile.
+    A listener's calls are made by the thread that serves the listener, to which the session belongs meanwhile.
     """
 
     __slots__ = ("__weakref__", "_is_ended", "_lock", "_loop", "_work")
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin. Raises JMSException when the system has no more threads."""
+        """Start. Raises JMSException when no thread can be started."""
         self._loop: Final = loop
         self._lock = Lock()
         self._is_ended = False
@@ -146,13 +146,13 @@ class SessionThread:
     async def call(
         self, function: Callable[[], _Result], *, undo: Callable[[_Result], object] | None = None
     ) -> _Result:
-        """Make a call when those before it are done. Raises what it raises; IllegalStateException on another event loop.
+        """Make a call after the earlier ones. Raises the call's error; IllegalStateException on another event loop.
 
-        `undo` gets what the call returned if the task is cancelled meanwhile.
+        `undo` is called with the result if the task is cancelled meanwhile.
         """
         self.check_loop()
         call = Call(self._loop, function, undo, self.post)
-        # The listener's thread has the session until the listener returns: the session's own thread
+        # The session belongs to the listener's thread until the listener returns: the session's own thread
         # would wait for it, and it for this call.
         served = current_work(self)
         if served is not None:
@@ -167,13 +167,13 @@ class SessionThread:
         return current_work(self) is not None
 
     def check_loop(self) -> None:
-        """Raise IllegalStateException unless the session's event loop is the one that runs."""
+        """Raise IllegalStateException unless the session's event loop is the running one."""
         if asyncio.get_running_loop() is not self._loop:
             raise IllegalStateException("this connection belongs to another event loop: make one in each")
 
     def post(self, work: _Work) -> bool:
-        """Have something done after what was asked for before; return False when the session is closed. Any thread; never waits."""
-        # Under the lock nothing comes behind the None that ends the thread: its task would wait for ever.
+        """Queue work after earlier work; return False when the session is closed. Any thread; never waits."""
+        # Under the lock no work is queued behind the None that ends the thread: its task would wait for ever.
         with self._lock:
             if self._is_ended:
                 return False
@@ -181,7 +181,7 @@ class SessionThread:
         return True
 
     def end(self) -> None:
-        """Let the thread end when all is done. Any thread; never waits; again does nothing."""
+        """Let the thread end after the queued work. Any thread; never waits; may be repeated."""
         with self._lock:
             if not self._is_ended:
                 self._is_ended = True
@@ -199,7 +199,7 @@ def _do_all(work: SimpleQueue[_Work | None]) -> None:
 
 
 _LOOK_S: Final = 1.0
-"""So often a thread that waits for a coroutine looks whether the event loop is there still."""
+"""The interval at which a thread that waits for a coroutine checks whether the event loop still exists."""
 
 
 class _Served:
@@ -213,14 +213,14 @@ class _Served:
         self.is_cancelled = False
         """Whether the coroutine was cancelled with all tasks, as the event loop ends."""
         self.is_over = False
-        """Set on the event loop, where it is also read: a task that outlives the listener asks the session's thread."""
+        """Set and read on the event loop: a task that outlives the listener uses the session's thread."""
 
 
 _served: ContextVar[_Served | None] = ContextVar("pyjms_aio_served", default=None)
 
 
 def current_work(owner: object) -> SimpleQueue[_Work | None] | None:
-    """Return where the present task is to ask for work of `owner`: of the thread that serves it; None if it is in none of its listeners."""
+    """Return the queue in which the present task requests work of `owner`, of the thread that serves it; None outside its listeners."""
     served = _served.get()
     if served is None or served.owner is not owner or served.is_over:
         return None
@@ -239,23 +239,23 @@ class Listening:
         owner: object,
         if_ended: Callable[[], object],
     ) -> None:
-        """`owner`: whose calls are made by the thread that waits; see `current_work`. `if_ended` is called when the event loop has ended."""
+        """`owner`: its calls are made by the thread that waits; see `current_work`. `if_ended` is called when the event loop has ended."""
         self._loop = loop
         self._listener = listener
         self._owner = owner
         self._if_ended = if_ended
 
     def __call__(self, argument: object) -> None:
-        """Return when the listener is done. Raises what it raises; JMSException when the event loop has ended."""
+        """Call the listener, and return when it is done. Raises its error; JMSException when the event loop has ended."""
         served = _Served(self._owner)
         coroutine = self._run(served, argument)
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        # The event loop is closed. A coroutine that is neither awaited nor closed would have Python warn of it.
+        # The event loop is closed. For a coroutine that is neither awaited nor closed Python would print a warning.
         except RuntimeError:
             coroutine.close()
             raise self._ended() from None
-        # None ends the loop below, which this thread is in while the coroutine runs.
+        # None ends the loop below, in which this thread waits while the coroutine runs.
         future.add_done_callback(lambda _: served.work.put(None))
         while (work := self._next(served.work)) is not None:
             work()
@@ -270,11 +270,11 @@ class Listening:
             if isawaitable(result):
                 await result
         finally:
-            # A listener may catch the cancellation and return: its message is not acknowledged all the
-            # same, as the event loop is ending.
+            # A listener may catch the cancellation and return: its message is not acknowledged even
+            # then, as the event loop is ending.
             task = asyncio.current_task()
             served.is_cancelled = task is not None and task.cancelling() > 0
-            # The flag is set on the event loop before the thread is told: no task adds a call that the
+            # The flag is set on the event loop before the thread is woken: no task adds a call that the
             # thread would not make.
             served.is_over = True
 
@@ -292,12 +292,12 @@ class Listening:
 
 
 class Closing:
-    """The end of an ``async with`` closes it."""
+    """The base of objects that the end of an ``async with`` closes."""
 
     __slots__ = ()
 
     async def close(self) -> None:
-        """Give back what this object holds. Closing twice does nothing."""
+        """Release the resources of this object. Closing twice does nothing."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -317,12 +317,12 @@ _Made = TypeVar("_Made", bound=_Closes)
 
 
 class Opening(Generic[_Made]):
-    """What the `create_…` methods return: ``await`` makes it; so does ``async with``, which also closes what was made."""
+    """The result of the `create_…` methods: ``await`` makes the object; so does ``async with``, which also closes it."""
 
     __slots__ = ("_made", "_make")
 
     def __init__(self, make: Callable[[], Awaitable[_Made]]) -> None:
-        """`make` is called by each ``await``, and makes one thing."""
+        """`make` is called by each ``await``, and makes one object."""
         self._make = make
         self._made: _Made | None = None
 

@@ -39,7 +39,7 @@ class Connection(Closing):
         self._exception_listener: ExceptionListenerLike | None = None
         self._threads: WeakSet[SessionThread] = WeakSet()
         self._lock = Lock()
-        """Held while a thread is entered, and while all are listed: who closes does so beside the event loop."""
+        """Held while a thread is entered, and while all are listed: a close runs on another thread than the event loop's."""
 
     def create_session(
         self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -62,7 +62,7 @@ class Connection(Closing):
         made = await call_on_thread(
             "pyjms-aio-open", lambda: self._sync.open_session(sync, transacted, mode), JmsSession.close
         )
-        # The session is open already: without a thread nobody would ever close it.
+        # The session is open already: without a thread it would never be closed.
         try:
             thread = SessionThread(f"pyjms-aio-session-{made.next_message_id()[3:]}", self._loop)
         except JMSException:
@@ -80,25 +80,25 @@ class Connection(Closing):
         return self._sync.client_id
 
     async def set_client_id(self, client_id: str) -> None:
-        """Set it: at most once, before anything else is done with the connection, and not when the factory has set it.
+        """Set the client identifier: at most once, before anything else is done with the connection, and not when the factory has set it.
 
-        Raises IllegalStateException if it is too late; InvalidClientIDException when it is none, or in use by another client.
+        Raises IllegalStateException if it is too late; InvalidClientIDException when it is invalid, or in use by another client.
         """
         await self._call("set-client-id", lambda: setattr(self._sync, "client_id", client_id))
 
     @property
     def meta_data(self) -> ConnectionMetaData:
-        """What this connection knows of its provider."""
+        """The facts about the connection's provider."""
         return self._sync.meta_data
 
     @property
     def state(self) -> str:
-        """Where the connection is: ``connected``, ``reconnecting``, ``lost`` or ``closed``. For health checks."""
+        """The state of the connection: ``connected``, ``reconnecting``, ``lost`` or ``closed``. For health checks."""
         return self._sync.state
 
     @property
     def exception_listener(self) -> ExceptionListenerLike | None:
-        """What is told of the connection's problems, one call at a time, on the event loop (§4.3.8): a function or coroutine function."""
+        """The function or coroutine function called for problems of the connection, one call at a time, on the event loop (§4.3.8)."""
         # The runtime's connection is asked first, as it refuses when it is closed.
         return None if self._sync.exception_listener is None else self._exception_listener
 
@@ -112,7 +112,7 @@ class Connection(Closing):
             )
         self._exception_listener = listener
 
-    # Life
+    # Life cycle
 
     async def start(self) -> None:
         """Begin, or go on, to deliver messages (§4.3.3)."""
@@ -133,7 +133,7 @@ class Connection(Closing):
         connection awaits it. Goes on, if the task is cancelled. May be awaited on another event loop: the connection's may have ended.
         """
         self._refuse_in_listener("close")
-        # The close has a thread of its own: each session's may be in a send that waits for room, which the close ends.
+        # The close has a thread of its own: each session's may be in a send that waits for capacity, which the close ends.
         await call_on_thread("pyjms-aio-close", self._close)
 
     def _close(self) -> None:
@@ -163,7 +163,7 @@ class Connection(Closing):
 
 
 def _nothing() -> None:
-    """Nobody is left to be told."""
+    """Do nothing: the listener is not called."""
 
 
 class XAResource:
@@ -211,7 +211,7 @@ class XAResource:
         return await self._thread.call(partial(self._sync.recover, flag))
 
     async def forget(self, xid: xa.Xid) -> None:
-        """Forget a branch that the operator has settled."""
+        """Forget a branch that an operator has settled."""
         await self._thread.call(partial(self._sync.forget, xid))
 
     async def get_transaction_timeout(self) -> int:
@@ -219,7 +219,7 @@ class XAResource:
         return await self._thread.call(self._sync.get_transaction_timeout)
 
     async def set_transaction_timeout(self, seconds: int) -> bool:
-        """Set that, for branches that begin from now on; 0: as at first. Return whether it could be set."""
+        """Set that time, for branches that begin from now on; 0: the default. Return whether it could be set."""
         return await self._thread.call(partial(self._sync.set_transaction_timeout, seconds))
 
     def is_same_rm(self, xa_resource: XAResource) -> bool:
@@ -236,7 +236,7 @@ class XASession(Session):
 
     @property
     def xa_resource(self) -> XAResource:
-        """What a transaction manager calls."""
+        """The resource for a transaction manager."""
         return self._resource
 
 
@@ -253,7 +253,7 @@ _SyncConnection = TypeVar("_SyncConnection", bound=JmsConnection)
 
 
 class ConnectionFactory:
-    """Makes connections to the message system behind a URL. Takes what `pyjms.ConnectionFactory` takes (JMS 1.1 §4.2).
+    """Makes connections to the message system behind a URL, with the arguments of `pyjms.ConnectionFactory` (JMS 1.1 §4.2).
 
     Raises the same for a malformed URL or option. May be shared by tasks, threads and event loops.
     """
@@ -265,7 +265,7 @@ class ConnectionFactory:
         return f"pyjms.aio.{self._factory!r}"
 
     def create_connection(self, user_name: str | None = None, password: str | None = None) -> Opening[Connection]:
-        """Make a connection, which is stopped, of the event loop that runs. Raises what `pyjms.ConnectionFactory` raises."""
+        """Make a connection, which is stopped, for the running event loop. Raises the errors of `pyjms.ConnectionFactory`."""
         return Opening(partial(_connect, Connection, partial(self._factory.create_connection, user_name, password)))
 
 

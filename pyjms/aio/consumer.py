@@ -20,7 +20,7 @@ MessageListenerLike: TypeAlias = Callable[[Message], Awaitable[object] | object]
 
 
 class MessageConsumer(Closing):
-    """Receives the messages of one destination, which `receive`, ``async for`` or a listener gets."""
+    """A consumer of one destination, whose messages `receive`, ``async for`` or a listener gets."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class MessageConsumer(Closing):
         self._listener: MessageListenerLike | None = None
         self._waiting: Receive | None = None
         assert isinstance(sync.inbox, Wakeup)
-        # No thread sleeps on this inbox: the provider's wake-up goes to the receive that waits.
+        # No thread sleeps on this inbox: the provider's wake-up is passed to the waiting receive.
         sync.inbox.answer = self._look
 
     @property
@@ -52,10 +52,10 @@ class MessageConsumer(Closing):
         return None if self._sync.message_listener is None else self._listener
 
     async def set_message_listener(self, listener: MessageListenerLike | None) -> None:
-        """Have `listener` called on the event loop with each message, one at a time in each session (§4.5.2); None: nobody.
+        """Set the listener, which is called on the event loop with each message, one at a time in each session (§4.5.2); None: no listener.
 
-        A coroutine function is awaited: the message is acknowledged when it is done, and comes again if it raises, or is cancelled
-        with the loop's other tasks. Raises IllegalArgumentException for what cannot be called; IllegalStateException while a receive
+        A coroutine function is awaited: the message is acknowledged when it is done, and redelivered if it raises, or is cancelled
+        with the loop's other tasks. Raises IllegalArgumentException for an object that cannot be called; IllegalStateException while a receive
         of the session waits, and for another consumer's listener while the first one's may run.
         """
         called = None if listener is None else self._called(listener)
@@ -67,7 +67,7 @@ class MessageConsumer(Closing):
     async def receive(self, timeout: int = 0) -> Message | None:  # noqa: ASYNC109 - as JMS has it
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed.
 
-        If the task is cancelled, as by ``asyncio.timeout``, no message is lost: what had come is returned by the next call.
+        If the task is cancelled, as by ``asyncio.timeout``, no message is lost: one that has arrived is returned by the next call.
         Raises IllegalStateException while another receive of the session waits.
         """
         try:
@@ -98,17 +98,17 @@ class MessageConsumer(Closing):
             message = None if self._sync.is_ending else await self.receive()
 
     async def close(self) -> None:
-        """Close; a receive that waits returns None, and a listener of this consumer that runs is waited for. May be repeated."""
+        """Close; a waiting receive returns None, and a running listener of this consumer is waited for. May be repeated."""
         await self._thread.call(self._sync.close)
 
     def _called(self, listener: MessageListenerLike) -> Listening:
-        # Without its event loop no listener can run any more: the session then lets no message through.
+        # Without its event loop no listener can run any more: the session then stops letting messages through.
         return Listening(
             self._loop, message_callback(listener, awaits=True), self._thread, self._session.pause_delivery
         )
 
     def _look(self) -> None:
-        """Have the receive that waits look for a message. Any thread; never blocks."""
+        """Have the waiting receive check for a message. Any thread; never blocks."""
         # The attribute is read once, as the event loop clears it meanwhile.
         waiting = self._waiting
         if waiting is not None:
@@ -116,7 +116,7 @@ class MessageConsumer(Closing):
 
 
 class QueueBrowser(Closing):
-    """Each ``async for`` browses the queue from its head again, and removes nothing."""
+    """A browser; each ``async for`` browses the queue from its head again, and removes nothing."""
 
     def __init__(self, sync: Browser, thread: SessionThread) -> None:
         """Made by a session."""

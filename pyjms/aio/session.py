@@ -36,7 +36,7 @@ class Session(Closing):
         self._thread = thread
         self._loop = loop
 
-    # Messages and destinations, which wait for nothing
+    # Messages and destinations, which never wait
 
     def create_bytes_message(self) -> BytesMessage:
         """Return a new, empty, write-only `BytesMessage`."""
@@ -79,7 +79,7 @@ class Session(Closing):
         return await self._thread.call(self._sync.create_temporary_topic, undo=TemporaryTopic.delete)
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
-        """Delete it now, in place of its own `delete`, which would keep the event loop waiting.
+        """Delete a temporary destination now, in place of its own `delete`, which would block the event loop.
 
         Raises InvalidDestinationException for another destination; JMSException while it has consumers.
         """
@@ -157,7 +157,7 @@ class Session(Closing):
     async def acknowledge(self, message: Message) -> None:
         """Acknowledge all that the session has delivered so far, of which `message` is one (§4.4.11).
 
-        In place of ``message.acknowledge()``, which would keep the event loop waiting. Only CLIENT_ACKNOWLEDGE has something to
+        In place of ``message.acknowledge()``, which would block the event loop. Only CLIENT_ACKNOWLEDGE has something to
         do. Raises IllegalStateException when the session is closed.
         """
         await self._thread.call(message.acknowledge)
@@ -168,8 +168,8 @@ class Session(Closing):
         Raises what `pyjms.Session.commit` raises. If the task is cancelled, the commit may be made: the session goes on with the
         next transaction in any case.
         """
-        # A receive in progress may take its message before or after the commit: which transaction
-        # has it would be left to chance.
+        # A receive in progress may take its message before or after the commit: its
+        # transaction would be left to chance.
         self._sync.check_receives_nothing()
         await self._thread.call(self._sync.commit)
 
@@ -186,14 +186,14 @@ class Session(Closing):
     async def close(self) -> None:
         """End the session, its producers and its consumers; a transaction in progress is rolled back (§4.4.1).
 
-        Waits for a running listener; a `receive` that waits returns None. Waits for no call that has not begun, and ends what a
-        send may wait for. Raises IllegalStateException when a listener of the session awaits it. Goes on, if the task is cancelled. May be awaited on another
+        Waits for a running listener; a waiting `receive` returns None. Does not wait for calls that have not begun, and ends the waits
+        of sends. Raises IllegalStateException when a listener of the session awaits it. Continues if the task is cancelled. May be awaited on another
         event loop: the connection's may have ended.
         """
         if self._thread.serves_here:
             await self._thread.call(self._sync.close)  # which refuses
         else:
-            # The close has a thread of its own: the session's may be in a send that waits for room,
+            # The close has a thread of its own: the session's may be in a send that waits for capacity,
             # which the close ends.
             await call_on_thread("pyjms-aio-close", self._close)
 

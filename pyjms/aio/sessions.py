@@ -22,7 +22,7 @@ from pyjms.spi.errors import ProviderError
 
 
 class Wakeup(Inbox):
-    """The inbox of a consumer for which no thread waits: a wake-up is passed on to the task that polls. Any thread; never blocks."""
+    """The inbox of a consumer without a waiting thread: a wake-up is passed on to the polling task. Any thread; never blocks."""
 
     __slots__ = ("answer",)
 
@@ -37,21 +37,21 @@ class Wakeup(Inbox):
 
 
 def _nobody_answers() -> None:
-    """Nobody waits."""
+    """Do nothing: no task waits."""
 
 
 class AwaitedSession(JmsSession):
     """A session of the common interfaces."""
 
     is_receiving = False
-    """Whether a task is in a receive. Of the event loop alone."""
+    """Whether a task is in a receive. Used on the event loop only."""
 
     def make_inbox(self) -> Inbox:
         return Wakeup(self.clock)
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """Enter it around a receive, until its task has the message. Raises IllegalStateException while another task is in one."""
+        """Enter a receive, until its task has the message. Raises IllegalStateException while another task is in one."""
         self.check_receives_nothing()
         self.is_receiving = True
         try:
@@ -86,7 +86,7 @@ class AwaitedXASession(AwaitedSession, JmsXASession):
 
 
 class Receive:
-    """One call of `receive`, from its first look to its end."""
+    """One call of `receive`, from its first check to its end."""
 
     __slots__ = (
         "_consumer",
@@ -122,7 +122,7 @@ class Receive:
         self.future: asyncio.Future[Message | None] = loop.create_future()
 
     async def result(self) -> Message | None:
-        """Return the message; None: the time is over, or the consumer was closed. Raises what the look for one raised."""
+        """Return the message; None: the time is over, or the consumer was closed. Raises the error of the check for one."""
         timer = None
         if self._timeout_ms:
             timer = _timer(self._session.clock, self._loop, self._timeout_ms, self._expire_soon)
@@ -139,19 +139,19 @@ class Receive:
         return message
 
     def look(self) -> None:
-        """Look for a message: at first, and when the consumer was woken. On the session's thread."""
-        # A task that was cancelled has posted `_abandon`, which comes after this look: a message
-        # taken now would be nobody's until then.
+        """Check for a message: at first, and when the consumer was woken. On the session's thread."""
+        # A task that was cancelled has posted `_abandon`, which runs after this check: a message
+        # taken now would belong to no task until then.
         if self._is_over or self.future.cancelled():
             return
         message = None
         try:
-            # The first look raises on a closed consumer; a receive that has begun to wait returns None.
+            # The first check raises on a closed consumer; a receive that has begun to wait returns None.
             if self._has_looked and self._consumer.is_ending:
                 self._end(None)
                 return
             self._has_looked = True
-            # The look is made in the context of the task, where a tracer finds the present span.
+            # The check runs in the context of the task, where a tracer finds the present span.
             message = self._context.run(self._consumer.receive_or_enlist)
         except Exception as error:  # whatever it is, who awaits the receive is told
             self._fail(error)
@@ -167,7 +167,7 @@ class Receive:
             self._end(None)
 
     def _abandon(self) -> None:
-        # The message was on its way to the task when that was cancelled: the next receive begins with it.
+        # The message was in transit to the task when that was cancelled: the next receive begins with it.
         if self._has_taken:
             keep(self._session, self._consumer)
         else:
@@ -217,7 +217,7 @@ class _Timer(Protocol):
 
 
 def _timer(clock: Clock, loop: asyncio.AbstractEventLoop, timeout_ms: int, ring: Callable[[], None]) -> _Timer:
-    """Have `ring` called when so much time has passed by the clock."""
+    """Call `ring` when that time has passed by the clock."""
     # The event loop's own timer goes by the machine's clock alone.
     if isinstance(clock, SystemClock) and clock.is_real:
         return loop.call_later(timeout_ms / 1000, ring)
@@ -225,7 +225,7 @@ def _timer(clock: Clock, loop: asyncio.AbstractEventLoop, timeout_ms: int, ring:
 
 
 class _ClockTimer:
-    """A timer by a clock that is frozen, or moves when told to, of which the event loop knows nothing."""
+    """A timer by a clock that is frozen, or moved by a test, which the event loop cannot use."""
 
     __slots__ = ("_clock", "_ring", "_signal", "_until_ms")
 
@@ -242,5 +242,5 @@ class _ClockTimer:
             self._ring()
 
     def cancel(self) -> None:
-        """Ring no more."""
+        """Cancel the call of `ring`."""
         self._signal.set()

@@ -1,8 +1,8 @@
-"""One declaration, two names: the Python name that is written and the Java name that follows from it.
+"""Members with two names: the Python name that is declared, and the Java name derived from it.
 
-A class of the API derives from `JavaNames`. Where its class statement says ``declares=True``, each public method and
+A class of the API derives from `JavaNames`. If its class statement has ``declares=True``, each public method and
 property in its body gets its Java name (`java_name`): ``create_session`` is also ``createSession``; the property
-``client_id`` is also ``getClientID()`` and ``setClientID(value)``. Every class below it, here or in an application,
+``client_id`` is also ``getClientID()`` and ``setClientID(value)``. Every subclass, here or in an application,
 may define either name of a declared member; the other one follows (`_complete`). Both names are real attributes of the
 class, bound to the same function, so neither costs anything at run time.
 
@@ -30,10 +30,10 @@ _WORDS = {"id": "ID", "jms": "JMS", "jmsx": "JMSX", "rm": "RM", "utf": "UTF", "x
 """Words that Java writes as one run of capitals."""
 
 _PLAIN = frozenset({"format_id", "global_transaction_id"})
-"""Members of ``javax.transaction.xa.Xid``, where Java writes such a word as any other."""
+"""Members of ``javax.transaction.xa.Xid``, where Java writes such a word like any other."""
 
 UNSET: Final = object()
-"""No value, where None is one."""
+"""No value, where None is a value."""
 
 
 def java_name(python_name: str, prefix: str = "") -> str:
@@ -72,7 +72,7 @@ class JavaNames:
     def __init_subclass__(cls, *, declares: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         members: dict[str, Member] = {}
-        # The loop begins at the root, so that the nearest declaration of a name is the one that stays.
+        # The loop begins at the root, so that the nearest declaration of a name wins.
         for base in reversed(cls.__mro__[1:]):
             members.update(vars(base).get("java_members", {}))
         if declares:
@@ -85,7 +85,7 @@ class JavaNames:
 
 
 class Interface(JavaNames, ABC):
-    """Base of the API's interfaces: who derives from one must define each of its members, under either name."""
+    """Base of the API's interfaces: a subclass must define each of its members, under either name."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ def _declared(name: str, value: object) -> Member | None:
 
 
 def _complete(cls: type, member: Member) -> None:
-    """Give `cls` both names of `member`, from whichever its nearest definition has."""
+    """Give `cls` both names of `member`, from the one that its nearest definition has."""
     # The nearest class decides: an application may override under one name what a base class defines under the other.
     for owner in cls.__mro__:
         own = vars(owner)
@@ -120,12 +120,12 @@ def _complete(cls: type, member: Member) -> None:
 
 
 def _defines(own: Any, name: str | None) -> bool:
-    """Tell whether a class body has `name`; a decorator that makes a second class, as ``dataclass(slots=True)``, puts derived names into it, too."""
+    """Return whether a class body has `name`; a decorator that makes a second class, such as ``dataclass(slots=True)``, puts derived names into it, too."""
     return name in own and not getattr(own[name], "is_derived", False)
 
 
 def _is_field(value: object) -> bool:
-    """Tell a slot, or a value that the class body gives to a field, from a property or the like."""
+    """Return whether a value is a slot, or the default of a field, and not a property or the like."""
     return isinstance(value, MemberDescriptorType) or not hasattr(type(value), "__get__")
 
 
@@ -144,7 +144,7 @@ def _follow_python(cls: type, member: Member, own: Any) -> None:
 
 
 def _follow_java(cls: type, member: Member, own: Any, field: object = UNSET) -> None:
-    """Make the Python name of what has Java names; `field` is what the class body has under the Python name of a property."""
+    """Make the Python name of a member defined by its Java names; `field` is the class body's value under the Python name of a property."""
     if member.method:
         setattr(cls, member.python, own[member.method])
         return
@@ -167,7 +167,7 @@ def _follow_java(cls: type, member: Member, own: Any, field: object = UNSET) -> 
 
 
 def _follow_annotation(cls: type, member: Member) -> None:
-    """Have the field that the class body annotates serve as the property."""
+    """Make the field that the class body annotates serve as the property."""
 
     def get(self: Any) -> Any:
         return made.read(self)
@@ -182,8 +182,8 @@ def _follow_annotation(cls: type, member: Member) -> None:
 
 
 def _prepare(cls: type) -> None:
-    """Have the properties that `cls` declares know what to do when a class below it uses the name for a field."""
-    # The list is a copy, as the loop puts properties in the place of others.
+    """Prepare the properties that `cls` declares for subclasses that use the name for a field."""
+    # The list is a copy, as the loop replaces properties.
     for name, value in list(vars(cls).items()):
         if not _declared(name, value) or not isinstance(value, property):
             continue
@@ -203,7 +203,7 @@ def _set_property(cls: type, name: str, getter: Any, setter: Any) -> FieldProper
 
 
 def hidden_method(given: object) -> str | None:
-    """Return what to tell of a method of `given` that a field hides, so that nobody can call it; None where there is none."""
+    """Return the error text about a method of `given` that a field hides, so that it cannot be called; None if there is none."""
     kind = type(given)
     members: dict[str, Member] = getattr(kind, "java_members", {})
     for member in members.values():
@@ -218,7 +218,7 @@ def hidden_method(given: object) -> str | None:
 
 
 def _is_hidden(given: object, name: str) -> bool:
-    """Tell a field from a method that the class body sets to None, as it does not support it."""
+    """Return whether a field hides a method, and not a class body that sets it to None, as it does not support it."""
     kind = type(given)
     # The classes themselves are asked, as an access by getattr() would call a property.
     defined = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
@@ -246,9 +246,9 @@ def _writer(name: str) -> Callable[[Any, Any], None]:
 class FieldProperty(property):
     """A property beside a field of the same name; ``getter`` and ``setter`` copy it as a plain property.
 
-    ``getSession()`` is also the property ``session``, so ``self.session = …`` in a class of an application meets the
-    property. An instance attribute of that name is the application's own: methods of the class read and write the attribute,
-    all other code calls the getter and the setter, as in Java. The attribute is kept where Python keeps any other: in the
+    ``getSession()`` is also the property ``session``, so ``self.session = …`` in a class of an application uses the
+    property. An instance attribute of that name belongs to the application: methods of the class read and write the attribute,
+    all other code calls the getter and the setter, as in Java. The attribute is stored where Python stores any other: in the
     instance's dictionary, or in a slot.
     """
 
@@ -276,7 +276,7 @@ class FieldProperty(property):
             value = self._stored(instance)
             if value is not UNSET:
                 return value
-            # The getter itself reads a field that has no value yet: to call the getter for it would never end.
+            # The getter itself reads a field that has no value yet: calling the getter for it would never end.
             if frame.f_code is _code(self.fget):
                 raise AttributeError(f"{type(instance).__name__!r} object has no attribute {self._name!r}")
         try:
@@ -319,7 +319,7 @@ class FieldProperty(property):
         return value
 
     def write(self, instance: Any, value: Any) -> None:
-        """Set the field. Raises AttributeError in an instance that has no place for it."""
+        """Set the field. Raises AttributeError for an instance without a place for it."""
         if self.slot is not None:
             self.slot.__set__(instance, value)
             return
@@ -339,7 +339,7 @@ class FieldProperty(property):
         return self
 
     def _getter_of(self, instance: Any) -> Callable[[Any], Any]:
-        """Return the getter: of the class, where a decorator has removed its property, so that this one of the interface is found."""
+        """Return the getter: that of the class, where a decorator has removed its property, so that this one of the interface is found."""
         if not self.__isabstractmethod__ or not self._is_current(instance):
             return self.fget  # type: ignore[return-value]
         getter = getattr(type(instance), self.java_getter)
@@ -354,7 +354,7 @@ class FieldProperty(property):
         return getattr(instance, "__dict__", {}).get(self._name, self.default)
 
     def _is_own_access(self, instance: Any, frame: FrameType) -> bool:
-        # Beside a setter an access from inside counts as one of the field only where the class is
+        # Beside a setter, access from inside counts as access to the field only if the class is
         # known to have it (decision 0301).
         if self.fset is not None and not (self.has_field or self.__isabstractmethod__):
             return False
@@ -371,11 +371,11 @@ class FieldProperty(property):
         )
 
     def _is_current(self, instance: Any) -> bool:
-        """Tell whether this is the property that the class has, and not one that ``super()`` has found."""
+        """Return whether this is the present property of the class, and not one that ``super()`` has found."""
         return next(found for kind in type(instance).__mro__ if (found := vars(kind).get(self._name))) is self
 
     def _is_inside(self, instance: Any, frame: FrameType) -> bool:
-        """Tell whether `frame` runs a method of the instance's class, or a function within one, for this instance."""
+        """Return whether `frame` runs a method of the instance's class, or a function within one, for this instance."""
         code = frame.f_code
         # The object is the first argument of a method, or a free variable of a function within one.
         names = (*code.co_varnames[: min(code.co_argcount, 1)], *code.co_freevars)
@@ -392,16 +392,16 @@ class FieldProperty(property):
         )
 
     def _explained(self, error: RecursionError, instance: Any) -> RecursionError | None:
-        """Return what to raise for `error`; None where it does not come from this property, which uses itself."""
+        """Return the error to raise for `error`; None if it does not come from this property's use of itself."""
         text = (
             f"{self._name} is the Python name of {self.java_getter}(), which calls itself without end where a "
             f"getter or setter uses self.{self._name}: call the field by another name, such as _{self._name}"
         )
-        # An error with this very text was explained further down, and passes through all calls of the recursion.
+        # An error with this very text was made further down, and passes through all calls of the recursion.
         if error.args != (text,):
             frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code in _ACCESSES]
-            # Two accesses of one property of one object are its own circle; any other endless recursion
-            # is none of ours.
+            # Two accesses to one property of one object are a recursion of this property; any other endless recursion
+            # is not.
             if sum(frame.f_locals["self"] is self and frame.f_locals["instance"] is instance for frame in frames) < 2:
                 return None
             error = RecursionError(text)
@@ -412,9 +412,9 @@ _ACCESSES = (FieldProperty.__get__.__code__, FieldProperty.__set__.__code__)
 
 
 def reading_field(getter: Callable[[Any], Any], name: str, java_getter: str) -> Callable[[Any], Any]:
-    """Return a getter of one of our own classes that reads the field `name` of an instance that has one, else calls `getter`.
+    """Return a getter of one of our own classes that reads the field `name` of an instance that has one, and otherwise calls `getter`.
 
-    Where a class below overrides the getter, that one reads the field, if it wants to, and ``super()`` finds `getter`.
+    If a subclass overrides the getter, that one decides about reading the field, and ``super()`` finds `getter`.
     """
 
     @wraps(getter)
@@ -429,7 +429,7 @@ def reading_field(getter: Callable[[Any], Any], name: str, java_getter: str) -> 
 
 
 def is_of_application(kind: type) -> bool:
-    """Tell whether `kind` is no class of this package."""
+    """Return whether `kind` is no class of this package."""
     return kind.__module__ != "pyjms" and not kind.__module__.startswith("pyjms.")
 
 
@@ -451,7 +451,7 @@ def _annotations(kind: type) -> dict[str, Any]:
 
 
 def uses_field(function: Any, name: str) -> bool:
-    """Tell whether a method reads or writes the attribute `name` of its own object."""
+    """Return whether a method reads or writes the attribute `name` of its own object."""
     while (wrapped := getattr(function, "__wrapped__", None)) is not None:
         function = wrapped
     code = _code(function)

@@ -1,4 +1,4 @@
-"""Recorded histories: what clients asked for and got, written down, and judged by what JMS 1.1 guarantees.
+"""Recorded histories: the operations of clients with their outcomes, recorded, and judged by the guarantees of JMS 1.1.
 
 Recording needs the extra `history` (pyarrow). A recording is switched on by the URL (``vm://shop?record=DIR``), by
 `record`, or by the pytest fixture ``jms_recording``; `check` judges it, and so does ``pyjms history check DIR``.

@@ -25,8 +25,8 @@ def check(
     """Judge a history by every rule of `pyjms.history.rules`.
 
     history: what `read` returns, or events from anywhere, in any order. It must hold all clients of the destinations.
-    complete: the run consumed everything in the end, so that what was not consumed is lost.
-    expiry_allowance_ms: how much later than its expiration a message may come.
+    complete: the run consumed everything in the end, so that messages that were not consumed are lost.
+    expiry_allowance_ms: how much later than its expiration a message may arrive.
     without: names of rules whose findings are left out.
     """
     whole = history if isinstance(history, History) else History(events=tuple(history))
@@ -39,7 +39,7 @@ def check(
     # The worst first; among equals, in the order in which they can have been noticed.
     found.sort(key=lambda each: (-each.verdict.rank, each.events[-1].t0))
     report = Report(findings=(*found, *cut), events=facts.events)
-    # What seems to be a violation may be in the events that are missing, or come of a clock that was set back.
+    # An apparent violation may be explained by the missing events, or by a clock that was put back.
     return report.softened() if cut or stepped else report
 
 
@@ -56,12 +56,12 @@ class Life(NamedTuple):
 
 
 def check_losses(facts: Facts) -> Iterator[Finding]:
-    """Yield messages that are gone, and destinations of which it is not known."""
+    """Yield lost messages, and destinations for which losses are unknown."""
     here: list[tuple[Channel, Event]] = []
     by_topic: Mapping[str, list[Event]] = defaultdict(list)
     for mid in facts.sends:
         sent = facts.sent(mid) if facts.judged is None or mid in facts.judged else None
-        # A temporary destination goes with its connection, and its messages with it.
+        # A temporary destination ends with its connection, and so do its messages.
         if sent is None or sent.dest is None or is_temporary(sent.dest) or not facts.surely_sent(sent):
             continue
         if is_queue(sent.dest):
@@ -101,7 +101,7 @@ class _Judge:
                 walk = None
             if walk is not None and sent.mid in seen[walk.consumer or ""]:
                 continue
-            # A consumer that was open may have held the message in advance, where no browser sees it.
+            # An open consumer may have prefetched the message, where no browser sees it.
             if walk is not None and is_shared[channel.dest]:
                 walk = None
             why = "it was not in the queue at the end" if walk is not None else "all was consumed at the end"
@@ -115,7 +115,7 @@ class _Judge:
             latest = self._latest(life)
             for sent in by_topic.get(life.channel.dest, ()):
                 shown = self._facts.surely_sent(sent)
-                # A subscription gets what is sent after it was made; what was sent at the same time may be either.
+                # A subscription gets messages sent after it was made; those sent at the same time may or may not arrive.
                 if not self._facts.precedes(life.begun, sent):
                     continue
                 if life.end is not None and not self._facts.precedes(shown[-1], life.end):
@@ -142,7 +142,7 @@ class _Judge:
             yield from self._judge(channel, sent, None, life.begun, "all was consumed at the end")
 
     def _latest(self, life: Life) -> dict[object, tuple[Event, Event]]:
-        """Return send and delivery of the last message of each stream that came during a life."""
+        """Return send and delivery of the last message of each stream that arrived during a life."""
         latest: dict[object, tuple[Event, Event]] = {}
         for mid, deliveries in self._by_channel[life.channel]:
             sent = self._facts.sent(mid)
@@ -162,16 +162,16 @@ class _Judge:
     def _judge(
         self, channel: Channel, sent: Event, walk: Event | None, begun: Event | None, why: str
     ) -> Iterator[Finding]:
-        """`walk`: the browser that saw all of a queue last; `begun`: the making of a subscription."""
+        """`walk`: the last browser that saw the whole queue; `begun`: the making of a subscription."""
         facts, mid = self._facts, sent.mid
         assert mid is not None
         deliveries = facts.groups.get((channel, mid), ())
-        # A message that was moved or set aside is accounted for: its queue rightly does not have it.
+        # A message that was moved or dead-lettered is accounted for: its absence from its queue is right.
         if mid in self._elsewhere or (channel, mid) in facts.rejected:
             return
         if facts.may_have_expired(sent, None if walk is None else walk.t1):
             return
-        # An acknowledgement in doubt may have counted, and then the message is rightly gone.
+        # An acknowledgement with an unknown outcome may have taken effect, and then the absence of the message is right.
         if any(facts.consumed(event)[0] is not Outcome.NEVER for event in deliveries):
             return
         if walk is not None and any(not facts.precedes(event, walk) for event in deliveries):
@@ -184,7 +184,7 @@ class _Judge:
             self._unaccounted.setdefault(channel, []).append(sent)
 
     def _may_wait(self, sent: Event, deliveries: Sequence[Event]) -> bool:
-        """Say whether a message may be in its queue unseen: it was scheduled, or waits before it is tried again."""
+        """Return whether a message may be in its queue unseen: it was scheduled, or waits for its redelivery."""
         tried = (note_of(each) for event in deliveries for each in self._facts.settlements(event))
         return bool(note_of(sent).get("scheduled")) or any("failed" in note for note in tried)
 
@@ -195,7 +195,7 @@ class _Judge:
         yield finding(rule, [*self._facts.surely_sent(sent), *evidence], mid=sent.mid, dest=sent.dest, why=why)
 
     def _may_be_dropped(self, sent: Event) -> bool:
-        """JMS 1.1 §4.7: a provider that fails may lose NON_PERSISTENT messages."""
+        """Return whether the provider may lose the message: one that fails may lose NON_PERSISTENT messages (JMS 1.1 §4.7)."""
         crashes = self._facts.crashes
         return sent.mode == _NON_PERSISTENT and any(not self._facts.precedes(crash, sent) for crash in crashes)
 
@@ -206,13 +206,13 @@ class _Judge:
 
 
 def last_whole(walks: Sequence[Event]) -> Event | None:
-    """Return the last walk that saw all of a queue."""
+    """Return the last walk that saw the whole queue."""
     whole = [walk for walk in walks if walk.ok == OK and not note_of(walk).get("selector")]
     return max(whole, key=lambda walk: walk.t0, default=None)
 
 
 def sharer(facts: Facts, walk: Event) -> Event | None:
-    """Return a sign of a consumer that may have held messages of the queue in advance while a browser walked it."""
+    """Return an event of a consumer that may have prefetched messages of the queue while a browser walked it."""
     begun = dict(facts.subscribes)
     for consumer, deliveries in facts.by_consumer.items():
         begun.setdefault(consumer, deliveries[0])
@@ -244,7 +244,7 @@ def lives(facts: Facts) -> Iterator[Life]:
 
 
 def check_origins(facts: Facts) -> Iterator[Finding]:
-    """Yield what came without having been sent, otherwise than it was sent, or elsewhere."""
+    """Yield deliveries of messages that were never sent, differ from what was sent, or arrive at another destination."""
     told: set[tuple[str, str | None, str]] = set()
     for event in chain(facts.deliveries, facts.seen):
         if event.mid is None:
@@ -283,7 +283,7 @@ def _without_id(facts: Facts) -> Iterator[Finding]:
 
 
 def check_duplicates(facts: Facts) -> Iterator[Finding]:
-    """Yield messages that came again after their acknowledgement, or were acknowledged twice."""
+    """Yield messages that were delivered again after their acknowledgement, or acknowledged twice."""
     for (channel, mid), deliveries in facts.groups.items():
         if len(deliveries) > 1:
             yield from _twice(facts, channel, mid, deliveries)
@@ -293,7 +293,7 @@ def _twice(facts: Facts, channel: Channel, mid: str, deliveries: Sequence[Event]
     consumed = [(held, how) for held in deliveries for sure, how in (facts.consumed(held),) if sure is Outcome.SURE]
     if not consumed:
         return
-    # The acknowledgement that was complete first is the one after which the message must not come again.
+    # The acknowledgement that was complete first is the one after which the message must not be delivered again.
     first, how = min(consumed, key=lambda pair: pair[1][-1].t1 or 0)
     moved_ns = facts.moved_ns(mid) if _is_home(facts, channel, mid) else None
     told = [first]
@@ -314,26 +314,26 @@ def _is_home(facts: Facts, channel: Channel, mid: str) -> bool:
 
 
 class _Holder(NamedTuple):
-    """A delivery, and what is known of how long it was held: made once, however many come after it."""
+    """A delivery, and bounds for the time it was held: made once for any number of later deliveries."""
 
     event: Event
     until: Mapping[str, int]
-    """By node: when the earliest of what may have ended the holding began."""
+    """By node: the begin of the earliest event that may have ended the holding."""
     latest_ns: int | None
-    """It was not surely held until after a delivery that was over then or later; None: nothing may have ended it."""
+    """It was not surely held beyond a delivery that was over at this time or later; None: nothing may have ended it."""
 
 
 def check_holders(facts: Facts) -> Iterator[Finding]:
-    """Yield deliveries that lie wholly within the time during which another one of the same message was held.
+    """Yield deliveries that lie wholly within the time during which another delivery of the same message was held.
 
-    The first holder must be known to have been alive still: a connection that broke unnoticed gives its messages back.
+    The first holder must be known to have still been alive: a connection that broke unnoticed returns its messages.
     """
     for (channel, mid), deliveries in facts.groups.items():
         if len(deliveries) == 1:
             continue
         holders: list[_Holder] = []
         for second, least_ns in zip(deliveries, _least_ends(deliveries), strict=True):
-            # Holders that can no longer overlap with what comes are dropped: a message that came thousands of times is
+            # Holders that can no longer overlap with later deliveries are dropped: a message that was delivered thousands of times is
             # not judged in pairs.
             holders = [each for each in holders if each.latest_ns is None or each.latest_ns > least_ns]
             # The latest holder first; one finding for a delivery is enough.
@@ -354,7 +354,7 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
 
 
 def _least_ends(deliveries: Sequence[Event]) -> list[int]:
-    """Return for each delivery when it or a later one was over at the earliest: who held no longer is done with."""
+    """Return for each delivery the earliest end of it and all later ones: holders that ended before are no longer needed."""
     ends = [event.t0 if event.t1 is None else event.t1 for event in reversed(deliveries)]
     return list(accumulate(ends, min))[::-1]
 
@@ -367,7 +367,7 @@ def _holder(facts: Facts, event: Event) -> _Holder:
 
 
 def _held_throughout(facts: Facts, first: _Holder, second: Event) -> Event | None:
-    """Return what shows that `first` was held until after `second`; None if it need not have been."""
+    """Return the event that shows that `first` was held until after `second`; None if it need not have been."""
     if second.t1 is None or not facts.precedes(first.event, second):
         return None
     for node, until_ns in first.until.items():
@@ -392,14 +392,14 @@ def _flag(facts: Facts, channel: Channel, mid: str, place: int, deliveries: Sequ
         moved_ns = facts.moved_ns(mid)
         if moved_ns is not None and event.t0 > moved_ns and not _is_away(facts, channel, mid):
             return None  # put back by hand, as a new message
-        # From the nearest backwards, as the first that surely came before is enough.
+        # From the nearest backwards, as the first one that was surely earlier is enough.
         before = (deliveries[at] for at in range(place - 1, -1, -1))
         earlier = next((other for other in before if facts.precedes(other, event)), None)
         proof = None if earlier is None else facts.proof_of_life(event, event)
         if earlier is not None and proof is not None:
             return finding("redelivered-without-flag", [earlier, event, proof], mid=mid, dest=channel.dest)
         return None
-    # The flag is wrong only if nothing at all can have come before: a delivery of the same moment excuses it.
+    # The flag is wrong only if no earlier delivery is possible: one of the same moment excuses it.
     is_first = all(other is event or (event.t1 or event.t0) < other.t0 for other in deliveries)
     if event.redelivered and is_first and not _is_away(facts, channel, mid):
         return finding("flag-without-delivery", [event], mid=mid, dest=channel.dest)
@@ -407,18 +407,18 @@ def _flag(facts: Facts, channel: Channel, mid: str, place: int, deliveries: Sequ
 
 
 def _is_away(facts: Facts, channel: Channel, mid: str) -> bool:
-    """Say whether the channel is another one than the message was sent to: a queue of dead letters."""
+    """Return whether the channel is not the one to which the message was sent: a queue of dead letters."""
     sent = facts.sent(mid)
     return sent is not None and sent.dest != channel.dest
 
 
 def check_order(facts: Facts) -> Iterator[Finding]:
-    """Yield first deliveries that came after one that was sent later."""
+    """Yield first deliveries that followed one of a message sent later."""
     for consumer, deliveries in facts.by_consumer.items():
         latest: dict[tuple[object, ...], tuple[Event, Event]] = {}
         for event in deliveries:
             sent = facts.sent(event.mid)
-            # A redelivered message may come after later ones, which were delivered meanwhile.
+            # A redelivered message may follow later ones, which were delivered meanwhile.
             stream = None if sent is None or event.redelivered else stream_of(sent, event)
             if stream is None or sent is None:
                 continue
@@ -430,13 +430,13 @@ def check_order(facts: Facts) -> Iterator[Finding]:
 
 
 def stream_of(sent: Event, event: Event) -> tuple[object, ...] | None:
-    """Return what the messages that must keep their order have in common; None for a message that need not.
+    """Return the key of the stream in which messages must keep their order; None for a message that is in none.
 
-    Messages that were scheduled come when they are due; dead letters come from elsewhere.
+    Scheduled messages arrive when they are due; dead letters arrive from other queues.
     """
     if sent.sn is None or sent.dest is None or note_of(sent).get("scheduled"):
         return None
-    # A queue of dead letters has them in the order in which they were given up.
+    # A queue of dead letters has them in the order in which they were dead-lettered.
     if is_queue(event.dest) and event.dest != sent.dest:
         return None
     # The delivered values: a provider may have changed them, as an administrator may (JMS 1.1 §3.4.12).
@@ -446,7 +446,7 @@ def stream_of(sent: Event, event: Event) -> tuple[object, ...] | None:
 
 
 def _is_out_of_order(sent: Event, later: Event) -> bool:
-    """Two branches of distributed transactions may be committed in another order than they were begun."""
+    """Return whether two messages may be committed in another order than they were sent, as in branches of distributed transactions."""
     if sent is later or sent.sn == later.sn:
         return False
     return sent.tx == later.tx or not any((each.tx or "").startswith(BRANCH) for each in (sent, later))
@@ -465,7 +465,7 @@ def _reordered(facts: Facts, consumer: str, low: tuple[Event, Event], high: tupl
 
 
 def _other_consumer(facts: Facts, consumer: str, sent: Event, event: Event) -> Event | None:
-    """Return a sign of another consumer of the queue that may have held the message between its send and its delivery."""
+    """Return an event of another consumer of the queue that may have held the message between its send and its delivery."""
     if not is_queue(event.dest):
         return None
     for other, begun in facts.subscribes.items():
@@ -483,11 +483,11 @@ def _other_consumer(facts: Facts, consumer: str, sent: Event, event: Event) -> E
 
 
 _ENDED = {(ROLLBACK, OK), (COMMIT, FAIL)}
-"""What says for sure that a branch has had no effect."""
+"""Events that prove that a branch has had no effect."""
 
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
-    """Yield deliveries and sights of messages that were not committed, or not yet."""
+    """Yield deliveries and browsed messages that were not committed, or not yet."""
     told: set[tuple[str | None, str | None]] = set()
     for event in chain(facts.deliveries, facts.seen):
         sent = facts.sent(event.mid)
@@ -508,7 +508,7 @@ def check_visibility(facts: Facts) -> Iterator[Finding]:
 
 
 def check_endings(facts: Facts) -> Iterator[Finding]:
-    """Yield deliveries whose call began after the end of what they came through."""
+    """Yield deliveries whose call began after the end of their consumer, session or connection."""
     for event in facts.deliveries:
         places = (event.consumer, event.sess, event.conn)
         ends = [end for place in places for end in facts.closes(place) if end.ok == OK and facts.precedes(end, event)]
@@ -525,7 +525,7 @@ _NOWHERE = Address(AddressKind.QUEUE, "")
 
 
 def check_filters(facts: Facts) -> Iterator[Finding]:
-    """Yield deliveries that the consumer had asked to be spared."""
+    """Yield deliveries that the consumer had excluded."""
     for event in facts.deliveries:
         begun = facts.subscribes.get(event.consumer or "")
         sent = facts.sent(event.mid)
@@ -538,7 +538,7 @@ def check_filters(facts: Facts) -> Iterator[Finding]:
 
 
 def missed_selector(event: Event) -> str | None:
-    """Return the consumer's selector if the message that was delivered does not match it."""
+    """Return the consumer's selector if the delivered message does not match it."""
     note = note_of(event)
     selector, read = note.get("selector"), _as_read(event, note)
     if isinstance(selector, str) and read is not None and not compile_selector(selector).matches(read):
@@ -547,7 +547,7 @@ def missed_selector(event: Event) -> str | None:
 
 
 def _as_read(event: Event, note: Mapping[str, object]) -> Envelope | None:
-    """Return the message as far as the selector read it; None where that was not recorded."""
+    """Return the message as far as the selector read it; None if that was not recorded."""
     headers, properties = note.get("headers"), note.get("properties")
     if not isinstance(headers, dict) or not isinstance(properties, dict):
         return None
@@ -582,7 +582,7 @@ _NS_PER_MS = 1_000_000
 
 
 def check_clocks(events: Iterable[Event]) -> Iterator[Finding]:
-    """Yield for each node by how much its clock was set back at most, as one of its processes has seen."""
+    """Yield for each node the greatest step by which its clock was put back, as seen by one of its processes."""
     most: dict[str, Event] = {}
     for event in events:
         if event.op == CLOCK and (event.node not in most or _weight(most[event.node]) < _weight(event)):
@@ -619,13 +619,13 @@ def check_expiry(facts: Facts) -> Iterator[Finding]:
 
 
 def check_priorities(facts: Facts) -> Iterator[Finding]:
-    """Yield messages that came right after one of lower priority, though they were there before it was asked for."""
+    """Yield messages that directly followed one of lower priority, though they were available before it was requested."""
     for deliveries in facts.by_consumer.values():
         for lower, higher in pairwise(deliveries):
             if lower.redelivered or higher.redelivered or (lower.prio or 0) >= (higher.prio or 0):
                 continue
             sent = facts.sent(higher.mid)
-            # A scheduled message is not there before its time, so that lower ones rightly come first.
+            # A scheduled message is not available before its time, so that lower ones rightly precede it.
             shown = () if sent is None or note_of(sent).get("scheduled") else facts.surely_sent(sent)
             if shown and facts.precedes(shown[-1], lower):
                 yield finding(

@@ -118,7 +118,7 @@ def _as_data(report: Report) -> dict[str, object]:
 
 
 def finding_as_data(found: Finding) -> dict[str, object]:
-    """Return a finding as JSON has it."""
+    """Return a finding as JSON."""
     return {
         "rule": found.rule,
         "verdict": found.verdict.value,
@@ -131,7 +131,7 @@ def finding_as_data(found: Finding) -> dict[str, object]:
 
 
 def print_report(console: Console, report: Report, counts: Mapping[str, int]) -> None:
-    """Show a report to people; `counts` says how often each rule was found, which may be more than the report lists."""
+    """Show a report to people; `counts`: how often each rule was found, which may be more than the report lists."""
     for each in report.findings:
         colour = _COLOURS[each.verdict]
         section = f" (JMS 1.1 §{RULES[each.rule].section})" if RULES[each.rule].section else ""

@@ -1,4 +1,4 @@
-"""One recorded event: what a client asked for, when, and how it ended.
+"""One recorded event: the request of a client, its time, and its outcome.
 
 The fields are the columns of the Parquet files, in their order (docs/reference/history.md). A field that does not
 concern an operation is None.
@@ -54,7 +54,7 @@ UNKNOWN = "unknown"
 OUTCOMES = frozenset({OK, FAIL, UNKNOWN})
 
 BRANCH = "xa:"
-"""How the name of a distributed transaction begins, in the column `tx`."""
+"""The beginning of the name of a distributed transaction in the column `tx`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Event:
     """One row. Times are nanoseconds since 1970 by the clock of the node that recorded it."""
 
     run: str
-    """The run that the event belongs to, as the recording was named."""
+    """The run to which the event belongs, as the recording was named."""
     node: str
     """The machine."""
     pid: str
@@ -76,17 +76,17 @@ class Event:
     op: str
     """One of `OPERATIONS`."""
     ok: str
-    """How it ended, one of `OUTCOMES`: done, surely not done, or not known."""
+    """Its outcome, one of `OUTCOMES`: done, surely not done, or unknown."""
     t0: int
-    """When the client called."""
+    """The time of the client's call."""
     t1: int | None
-    """When the call returned; None: it was never seen to return."""
+    """The time when the call returned; None: it was never seen to return."""
     n: int | None = None
     """The order of events within the session; without a session, within the connection."""
     mid: str | None = None
     """The message's id; None when the client asked for none, or when the event concerns no message."""
     dest: str | None = None
-    """The destination, such as ``queue://orders``: of a send, the message's; else that of the consumer or walk."""
+    """The destination, such as ``queue://orders``: of a send, the message's; otherwise that of the consumer or walk."""
     sub: str | None = None
     """The subscription of a topic: CLIENT-ID/NAME of a durable one, the consumer's name otherwise. None on queues."""
     mode: int | None = None
@@ -102,13 +102,13 @@ class Event:
     redelivered: bool | None = None
     """JMSRedelivered, of a delivery."""
     count: int | None = None
-    """How often the provider says that it has delivered the message, this time included."""
+    """The delivery count reported by the provider, this time included."""
     exp: int | None = None
-    """JMSExpiration in milliseconds since 1970; 0: never. Of an expire: as the provider has it, None: not known."""
+    """JMSExpiration in milliseconds since 1970; 0: never. Of an expire: as the provider knows it, None: unknown."""
     sha: str | None = None
-    """A digest of the body and of what the application put around it."""
+    """A digest of the body and the properties set by the application."""
     note: str | None = None
-    """What has no column of its own, as a JSON object: see docs/reference/history.md."""
+    """All facts without a column of their own, as a JSON object: see docs/reference/history.md."""
 
 
 COLUMNS: tuple[str, ...] = tuple(Event.__dataclass_fields__)
@@ -116,7 +116,7 @@ COLUMNS: tuple[str, ...] = tuple(Event.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The events of a run, and whose recording was cut off."""
+    """The events of a run, and the processes whose recording was cut off."""
 
     events: tuple[Event, ...]
     cut_off: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def note_of(event: Event) -> Mapping[str, object]:
-    """Return the entries of the event's note; none if it has no note, or one that is no JSON object."""
+    """Return the entries of the event's note; empty if it has no note, or one that is no JSON object."""
     return _NOTHING if event.note is None else _read(event.note)
 
 

@@ -1,5 +1,5 @@
-"""What follows from a history's events alone: who held what, which transactions were committed, what was surely before
-what. All checks ask here, so that each uncertainty is decided in one place, and for the provider.
+"""The conclusions from a history's events: the holders of messages, the committed transactions, the certain order of
+events. All checks use them, so that each uncertainty is decided in one place, and in favour of the provider.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from pyjms.history.events import (
 )
 
 _NS_PER_MS = 1_000_000
-# Clocks of two machines differ by some milliseconds even when both are set by NTP; what is closer proves no order.
+# Clocks of two machines differ by some milliseconds even when both are set by NTP; closer times prove no order.
 _OTHER_NODE_NS = 100 * _NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a checker is told beside the events."""
+    """The settings of a checker."""
 
     complete: bool = False
-    """Whether all was consumed at the end, so that what was not is lost, even where no queue browser looked."""
+    """Whether all messages were consumed at the end, so that the others are lost, even where no queue browser looked."""
     expiry_allowance_ms: int = 1000
-    """How much later than its expiration a message may come: for differences of clocks, and messages on their way."""
+    """How much later than its expiration a message may arrive: for differences of clocks, and messages in transit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What is known of the rest of a history by one who holds a part of it: some messages, and all that concerns them."""
+    """Facts about a whole history for the checker of a part of it: some messages, with all events that concern them."""
 
     end_ns: int = 0
-    """The last moment of the whole."""
+    """The last moment of the whole history."""
     lags: Mapping[frozenset[str], int] = field(default_factory=dict)
-    """By how much messages between two nodes seemed to arrive before they were sent, in nanoseconds, at most."""
+    """The greatest time by which messages between two nodes seemed to arrive before they were sent, in nanoseconds."""
     judged: frozenset[str] | None = None
-    """The messages that the part holds wholly; None: all."""
+    """The messages that are wholly in the part; None: all."""
 
 
 class Outcome(Enum):
-    """What is known of an effect."""
+    """The known outcome of an operation."""
 
     SURE = "it happened"
     DOUBT = "it may have happened"
@@ -69,19 +69,19 @@ class Outcome(Enum):
 
 
 class Channel(NamedTuple):
-    """What gives each message to one consumer: a queue, or one subscription of a topic."""
+    """A queue, or one subscription of a topic: each of its messages goes to one consumer."""
 
     dest: str
     sub: str | None
 
 
 def is_queue(dest: str | None) -> bool:
-    """Say whether a destination is a queue, also a temporary one."""
+    """Return whether a destination is a queue, temporary ones included."""
     return dest is not None and dest.startswith(("queue://", "temp-queue://"))
 
 
 def is_temporary(dest: str) -> bool:
-    """Say whether a destination goes with its connection."""
+    """Return whether a destination ends with its connection."""
     return dest.startswith("temp-")
 
 
@@ -109,9 +109,9 @@ class Facts:
         """Subscribes by subscription."""
         self.unsubscribes: Mapping[str, list[Event]] = defaultdict(list)
         self.expired: set[str] = set()
-        """Messages that somebody says have expired, at a time at which they may have."""
+        """Messages that were reported as expired, at a time at which they may have expired."""
         self.expired_early: list[Event] = []
-        """Expiries of messages that had time left, as far as clocks can tell."""
+        """Reported expiries of messages that had time left, as far as clocks can tell."""
         self.rejected: set[tuple[Channel, str]] = set()
         self.end_ns = around.end_ns
         self.events = 0
@@ -119,7 +119,7 @@ class Facts:
         self._ends: Mapping[str, list[Event]] = defaultdict(list)
         self._closes: Mapping[str, list[Event]] = defaultdict(list)
         self._proofs: Mapping[str, list[Event]] = defaultdict(list)
-        # Events come in the order of their files, each of which is one process's.
+        # Events arrive in the order of their files, each of one process.
         for event in sorted(events, key=lambda each: each.t0):
             self._enter(event)
         self._arrange()
@@ -132,7 +132,7 @@ class Facts:
         enter = _ENTER.get(event.op)
         if enter is not None:
             enter(self, event)
-        # Only what the broker has answered proves that the connection was whole. A NON_PERSISTENT send may return
+        # Only answers of the broker prove that the connection was whole. A NON_PERSISTENT send may return
         # without an answer.
         if event.ok == OK and event.conn is not None and event.op in _ROUND_TRIPS and event.mode != 1:
             self._proofs[event.conn].append(event)
@@ -199,8 +199,8 @@ class Facts:
     # Time
 
     def precedes(self, first: Event, second: Event) -> bool:
-        """Say whether `first` was surely over before `second` began."""
-        # A call that was never seen to return may still be going on.
+        """Return whether `first` was surely over before `second` began."""
+        # A call that was never seen to return may still be running.
         if first.t1 is None:
             return False
         if first.node == second.node:
@@ -208,17 +208,17 @@ class Facts:
         return first.t1 + self.allowance_ns(first.node, second.node) < second.t0
 
     def allowance_ns(self, one: str, other: str) -> int:
-        """Return by how much the clocks of two nodes may differ, as far as the messages between them show."""
+        """Return the greatest difference between the clocks of two nodes, as far as the messages between them show it."""
         if one == other:
             return 0
         return _OTHER_NODE_NS + self._lags.get(frozenset((one, other)), 0)
 
     def _measure_clocks(self) -> dict[frozenset[str], int]:
-        """A message that seems to arrive before it was sent shows how far two clocks are apart at least."""
+        """Return the differences of clocks: a message that seems to arrive before it was sent shows the least one."""
         lags: dict[frozenset[str], int] = {}
         for event in self.deliveries:
             for sent in self.sends.get(event.mid or "", ()):
-                # Only an impossible order proves a difference: a late arrival may be the way that the message took.
+                # Only an impossible order proves a difference: a late arrival may be due to the message's way.
                 if sent.node != event.node and event.t1 is not None and event.t1 < sent.t0:
                     pair = frozenset((sent.node, event.node))
                     lags[pair] = max(lags.get(pair, 0), sent.t0 - event.t1)
@@ -229,11 +229,11 @@ class Facts:
     def sent(self, mid: str | None) -> Event | None:
         """Return the one send of a message; None if there is none, or more than one."""
         found = self.sends.get(mid, ()) if mid is not None else ()
-        # Two sends of one id are a fault of the client or the provider; then nothing is said of either of them.
+        # Two sends of one id are a fault of the client or the provider; then neither is judged.
         return found[0] if len(found) == 1 else None
 
     def surely_sent(self, sent: Event) -> tuple[Event, ...]:
-        """Return the events that show that a message was there: its send, and its commit; none if it is not sure."""
+        """Return the events that prove that a message existed: its send, and its commit; none if that is uncertain."""
         if sent.ok != OK:
             return ()
         # A send in a transaction becomes visible with the commit, which is then part of the proof.
@@ -243,14 +243,14 @@ class Facts:
         return () if commit is None else (sent, commit)
 
     def may_have_expired(self, sent: Event, by_ns: int | None) -> bool:
-        """Say whether a message may have expired until then."""
+        """Return whether a message may have expired until then."""
         if sent.mid in self.expired:
             return True
         latest_ns = self.end_ns if by_ns is None else by_ns
         return bool(sent.exp) and (sent.exp - self.options.expiry_allowance_ms) * _NS_PER_MS <= latest_ns  # type: ignore[operator]
 
     def early_ns(self, expiry: Event) -> int:
-        """Return how much too early a message expired, beyond the allowance; 0 or less: it did not, or nobody knows."""
+        """Return how much too early a message expired, beyond the allowance; 0 or less: not too early, or unknown."""
         if not expiry.exp or expiry.t1 is None:
             return 0
         return (expiry.exp - self.options.expiry_allowance_ms) * _NS_PER_MS - expiry.t1
@@ -258,7 +258,7 @@ class Facts:
     def moved_ns(self, mid: str) -> int | None:
         """Return when a message was first known to have left its queue as a dead letter does; None: never.
 
-        What its queue does with it later is another life, which an operator may have given it.
+        Its later life in its queue is a separate one, which an operator may have given it.
         """
         return self._moves.get(mid)
 
@@ -278,10 +278,10 @@ class Facts:
     # Transactions
 
     def outcome(self, tx: str) -> Outcome:
-        """Say whether a transaction was committed. One that nobody ended was not, unless it is distributed."""
+        """Return whether a transaction was committed. One without an end was not, unless it is distributed."""
         ends = self._ends.get(tx, ())
         commits = [event.ok for event in ends if event.op == COMMIT]
-        # One that succeeded is enough: a coordinator asks again after a commit whose outcome it did not hear.
+        # One success is enough: a coordinator repeats a commit whose outcome it did not learn.
         if OK in commits:
             return Outcome.SURE
         if tx.startswith(BRANCH) and any(event.op == ROLLBACK and event.ok == OK for event in ends):
@@ -300,7 +300,7 @@ class Facts:
         return self._ends.get(tx, ())
 
     def commit_of(self, tx: str) -> Event | None:
-        """Return the commit that succeeded, if one did."""
+        """Return the successful commit, if there is one."""
         return next((event for event in self._ends.get(tx, ()) if event.op == COMMIT and event.ok == OK), None)
 
     # Deliveries
@@ -310,16 +310,16 @@ class Facts:
         return self._settlements.get((delivery.consumer, delivery.dn), ())
 
     def consumed(self, delivery: Event) -> tuple[Outcome, tuple[Event, ...]]:
-        """Say whether a delivery was acknowledged, and by which events: an ack, and the commit that it was part of."""
+        """Return whether a delivery was acknowledged, and by which events: an ack, and the commit of its transaction."""
         in_doubt = False
         for event in self.settlements(delivery):
             if event.op == RECOVER:
-                # Given back: a later acknowledgement of this delivery settles nothing. An adoption only changes the
+                # Released: a later acknowledgement of this delivery settles nothing. An adoption only changes the
                 # session that holds it.
                 if event.ok == OK and "adopted" not in note_of(event):
                     break
                 continue
-            # A rejected message was kept aside by the provider, and may come again from there.
+            # A rejected message was dead-lettered by the provider, and may return from there.
             if event.ok == FAIL or "rejected" in note_of(event):
                 continue
             outcome = Outcome.SURE if event.tx is None else self.outcome(event.tx)
@@ -332,7 +332,7 @@ class Facts:
         return (Outcome.DOUBT if in_doubt else Outcome.NEVER), ()
 
     def releases(self, delivery: Event) -> Iterator[Event]:
-        """Yield what may have ended the holding of a delivery, each at its earliest when it began."""
+        """Yield the events that may have ended the holding of a delivery, each at its begin at the earliest."""
         transactions = set() if delivery.tx is None else {delivery.tx}
         for event in self.settlements(delivery):
             # An acknowledgement in a transaction releases nothing before its end, which may be a rollback.
@@ -350,10 +350,10 @@ class Facts:
         return self._closes.get(place or "", ())
 
     def proof_of_life(self, delivery: Event, after: Event) -> Event | None:
-        """Return what shows that the connection of `delivery` was alive still when `after` was over; None if nothing.
+        """Return the event that proves that the connection of `delivery` was still alive when `after` was over; None if there is none.
 
-        A broker gives back what a connection held when it loses it, which the client may not notice for a while; what
-        its client's side held in advance may still come out meanwhile. So only a later answer of the broker proves
+        A broker releases the messages of a connection when it loses it, which the client may not notice for a while; messages
+        prefetched by the client may still be delivered meanwhile. So only a later answer of the broker proves
         that a connection was whole.
         """
         proofs = self._proofs.get(delivery.conn or "", ())
@@ -365,11 +365,11 @@ class Facts:
         return None if proof is None or self.broke(delivery, proof) else proof
 
     def broke(self, since: Event, until: Event) -> bool:
-        """Say whether a connection may have broken between two of its events: it, its process or the broker died."""
+        """Return whether a connection may have broken between two of its events: it, its process or the broker died."""
         return any(not self.precedes(until, crash) for crash in self.troubles(since))
 
     def troubles(self, since: Event) -> list[Event]:
-        """Return what may have broken the connection of an event after it."""
+        """Return the events that may have broken the connection of an event after it."""
         return [
             crash
             for crash in self.crashes
@@ -384,7 +384,7 @@ class Facts:
         return crash.pid in {"", pid}
 
     def surely_back(self, delivery: Event, before: Event | None) -> bool:
-        """Say whether a delivery, which nobody acknowledged, had surely been given back before an event, or at the end.
+        """Return whether a delivery without an acknowledgement had surely been released before an event, or at the end.
 
         Its client recovered it, closed its session or connection, or is known to have died.
         """
@@ -392,12 +392,12 @@ class Facts:
             event for event in self.settlements(delivery) if event.op == RECOVER and "adopted" not in note_of(event)
         ]
         branches = {event.tx for event in self.settlements(delivery) if event.tx and event.tx.startswith(BRANCH)}
-        # The rollback of a branch gives back what was received in it, whichever session made the call.
+        # The rollback of a branch releases the messages received in it, even if another session made the call.
         ends += (end for tx in branches for end in self._ends.get(tx, ()) if end.op == ROLLBACK)
         return self._surely_ended(delivery, [*ends, *self.closes(delivery.sess), *self.closes(delivery.conn)], before)
 
     def surely_gone(self, begun: Event, before: Event) -> bool:
-        """Say whether a consumer, which may hold messages in advance, had surely ended before an event.
+        """Return whether a consumer, which may have prefetched messages, had surely ended before an event.
 
         `begun`: its subscribe, or any of its deliveries.
         """

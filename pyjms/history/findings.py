@@ -1,4 +1,4 @@
-"""What a check found, and the whole of it."""
+"""The findings of a check, and the report with all of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Report:
 
     findings: tuple[Finding, ...]
     events: int
-    """How many events were looked at."""
+    """The number of events checked."""
 
     @property
     def verdict(self) -> Verdict:
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """The findings that no history obeying JMS 1.1 can have."""
+        """The findings that are impossible in a history that obeys JMS 1.1."""
         return tuple(each for each in self.findings if each.verdict is Verdict.VIOLATION)
 
     def counts(self) -> dict[str, int]:
@@ -65,7 +65,7 @@ class Report:
         return dict(Counter(each.rule for each in self.findings))
 
     def softened(self) -> Report:
-        """Return the report with violations lowered to warnings, for a history that lacks events, or is not in order."""
+        """Return the report with violations lowered to warnings, for a history with missing or disordered events."""
         return replace(self, findings=tuple(each.softened() for each in self.findings))
 
     def __str__(self) -> str:

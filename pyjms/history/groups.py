@@ -1,8 +1,8 @@
-"""The recorder of reader groups: what a group reserves is delivered to it, what it acknowledges is acknowledged by it.
+"""The recorder of reader groups: messages that a group reserves are recorded as delivered to it, messages that it acknowledges as acknowledged by it.
 
-A group is one consumer, named by its name and generation, whichever process speaks for it; a message's number is that of
-the delivery. Readings are not recorded, as they may be repeated at will. What is recorded must be read, so a recorded
-reservation reads what it has reserved.
+A group is one consumer, named by its name and generation, for all processes that act for it; a message's number is that of
+the delivery. Reads are not recorded, as they may be repeated any number of times. Recorded messages must be read, so a recorded
+reservation reads the messages that it has reserved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DURABLE: Final = "{}/{}"
 
 
 class RecordedGroups(ReaderGroups):
-    """Records what goes through it."""
+    """Records the calls that pass through it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RecordedGroups(ReaderGroups):
         high = self._inner.reserve(opened, after=after, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms)
         group = opened.group
         seen = self._seen.get((group.name, group.generation), after)
-        # A reserve may return what is reserved already; only new numbers are deliveries.
+        # A reserve may return messages that are reserved already; only new numbers are deliveries.
         if high > seen:
             self._seen[group.name, group.generation] = high
             scope = self._scope_of(group)
@@ -82,7 +82,7 @@ class RecordedGroups(ReaderGroups):
         returned = () if group is None else self._read(group, group.low, group.high)
         if group is None or not returned:
             return self._inner.release(name)
-        # What records a call returns nothing of it, so that the answer is carried out in a list.
+        # `noted` returns no value of the call, so the answer is passed out in a list.
         released: list[int] = []
         self._noted(self._call(RECOVER, group, returned), lambda: released.append(self._inner.release(name)))
         return released[0]
@@ -108,7 +108,7 @@ class RecordedGroups(ReaderGroups):
         if scope is None:
             own, name = self._own, f"group {group.name}/{group.generation}"
             sub = None if group.subscription is None else _DURABLE.format(group.client_id or "", group.subscription)
-            # Of no connection, as none ends it; the session's name tells who speaks for it here.
+            # Without a connection, as none ends it; the session's name identifies the client here.
             scope = Scope(own.pid, None, f"{name}@{own.conn}", name, dest=str(group.address), sub=sub)
             self._scopes[key] = scope
         return scope

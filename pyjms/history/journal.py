@@ -1,11 +1,11 @@
-"""The journal of a synchronous recording: lines of JSON, each handed to the operating system before the call goes on.
+"""The journal of a synchronous recording: lines of JSON, each handed to the operating system before the call continues.
 
-What the operating system has, survives the death of the process. A journal holds the events since the last Parquet
+Data handed to the operating system survives the death of the process. A journal holds the events since the last Parquet
 file; lines are
 
 - ``{"run": …, "node": …, "columns": […]}``, the first;
 - ``[serial, [row], …]``, a call that began, or a delivery;
-- ``[serial, ok, t1]``, how that call ended.
+``[serial, ok, t1]``, the outcome of that call.
 
 A call without an end is `unknown`. A line that was cut short, by the death of the process or a full disk, is left out.
 """
@@ -26,12 +26,12 @@ _encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
 class JournalFile:
-    """One journal being written; the caller sees to it that one thread writes at a time."""
+    """One journal being written; the caller ensures that one thread writes at a time."""
 
     __slots__ = ("_descriptor", "_is_torn", "path")
 
     def __init__(self, path: Path, run: str, node: str) -> None:
-        """Begin a file. Raises `OSError` when that fails; then there is none."""
+        """Begin a file. Raises `OSError` when that fails; then no file is left."""
         self.path = path
         self._is_torn = False
         # A descriptor and not a Python file: a buffer in this process would be lost when it is killed.
@@ -44,20 +44,20 @@ class JournalFile:
             raise
 
     def begin(self, serial: int, rows: Sequence[Row]) -> None:
-        """Write down what begins, or has happened already."""
+        """Write the begin of a call, or an event that is over."""
         self._write([serial, *rows])
 
     def end(self, serial: int, ok: str, t1: int) -> None:
-        """Write down how it ended."""
+        """Write the end of a call."""
         self._write([serial, ok, t1])
 
     def close(self) -> None:
-        """Let the file go, as it is."""
+        """Close the file, and leave it as it is."""
         with suppress(OSError):
             os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Remove the file, which is not needed. One that stays does no harm."""
+        """Remove the file, which is no longer needed. One that cannot be removed does no harm."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
@@ -66,7 +66,7 @@ class JournalFile:
         rest = memoryview((f"\n{text}" if self._is_torn else text).encode("ascii"))
         self._is_torn = True  # until all of it is written: a line that was cut short must not spoil the next
         while rest:
-            # A write may take a part only, as on a disk that is nearly full.
+            # A write may take only a part, as on a disk that is nearly full.
             rest = rest[os.write(self._descriptor, rest) :]
         self._is_torn = False
 

@@ -1,6 +1,6 @@
-"""The one place that knows Parquet: rows to a file, and a file to events. Needs the extra `history`.
+"""The one module that uses Parquet: rows to a file, and a file to events. Needs the extra `history`.
 
-A file is written under a temporary name and then renamed, so that no reader ever meets half of one.
+A file is written under a temporary name and then renamed, so that readers never see an incomplete one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 _ROW_GROUP = 1 << 16
 COMPULSORY = ("run", "node", "pid", "op", "ok", "t0")
-"""What every event has."""
+"""The fields that every event has."""
 
 
 def write_rows(path: Path, rows: Sequence[Row], run: str, node: str) -> None:
@@ -39,7 +39,7 @@ def write_rows(path: Path, rows: Sequence[Row], run: str, node: str) -> None:
     columns: dict[str, Any] = {name: [run if name == "run" else node] * len(rows) for name in ("run", "node")}
     columns.update(zip(ROW, zip(*rows, strict=True), strict=True))
     table = pa.table([_array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
-    # With an underscore, so that readers pass it over; in the same directory, as a rename is atomic only within a file
+    # With an underscore, so that readers skip it; in the same directory, as a rename is atomic only within a file
     # system.
     temporary = path.with_name(f"_{path.name}.tmp")
     pq.write_table(table, temporary, row_group_size=_ROW_GROUP)
@@ -50,7 +50,7 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, type=kind)
     except UnicodeEncodeError:
-        # Only a column with half of a surrogate pair pays for looking at each of its values.
+        # Only a column with half of a surrogate pair pays for the check of each of its values.
         return pa.array([column(value) for value in values], type=kind)
 
 
@@ -69,7 +69,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def check_file(path: Path) -> None:
-    """Look at the end of a file, which says what it is. Raises `OSError` or `ValueError` as `read_events` would."""
+    """Check the end of a file, which holds its schema. Raises `OSError` or `ValueError` as `read_events` would."""
     with pq.ParquetFile(path) as file:
         _check(file)
 
@@ -83,7 +83,7 @@ def _check(file: pq.ParquetFile) -> None:
         kind = found.get(field.name, field.type)
         if not _fits(kind, field.type):
             raise ValueError(f"its column {field.name!r} is {kind}, where a history has {field.type}")
-    # The statistics in the footer tell of nulls without reading a value.
+    # The statistics in the footer count nulls, so that no value is read.
     for chunk in _chunks(file.metadata):
         told = chunk.statistics
         if chunk.path_in_schema in COMPULSORY and told is not None and told.has_null_count and told.null_count:
@@ -97,7 +97,7 @@ def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Say whether values of a type can be those of a column: narrower integers, and whatever Parquet itself has as text."""
+    """Return whether values of a type can be those of a column: narrower integers, and all of Parquet's types of text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     # A writer makes a column without any value one of type null.

@@ -21,10 +21,10 @@ class HistoryError(ProviderError):
 
 
 def read(*directories: Path | str) -> History:
-    """Return the history that lies in `directories` and the folders beneath, which are taken as one.
+    """Return the history in `directories` and the folders below them, which are taken as one.
 
-    A recording that goes on meanwhile may be read: what it has not written yet is missing, and it counts as cut off.
-    Raises `HistoryError` when there is nothing, or something cannot be read; `MissingProviderError` without pyarrow.
+    A recording in progress may be read: events that it has not written yet are missing, and it counts as cut off.
+    Raises `HistoryError` when there is no history, or a file cannot be read; `MissingProviderError` without pyarrow.
     """
     events: list[Event] = []
     cut_off: list[str] = []
@@ -45,12 +45,12 @@ def read(*directories: Path | str) -> History:
 
 
 def recorded_files(directory: Path) -> list[Path]:
-    """Return the Parquet files below `directory`, hidden ones too: a recording that is passed over looks like messages lost."""
+    """Return the Parquet files below `directory`, hidden ones too: skipping a recording would look like lost messages."""
     return sorted(path for path in directory.rglob("*.parquet") if path.is_file()) if directory.is_dir() else []
 
 
 def check_files(paths: Iterable[Path]) -> None:
-    """Look at the end of each Parquet file, without reading its events. Raises `HistoryError` that names one that is no history."""
+    """Check the end of each Parquet file, without reading its events. Raises `HistoryError` that names one that is no history."""
     for path in paths:
         try:
             parquet().check_file(path)
@@ -61,7 +61,7 @@ def check_files(paths: Iterable[Path]) -> None:
 def open_journals(directory: Path, files: Iterable[Path]) -> Iterator[Event]:
     """Yield the events of the journals below `directory` that none of its Parquet `files` has replaced. Raises `HistoryError`.
 
-    files: as they were listed before; one that comes meanwhile has what its journal has.
+    files: a listing made before; a file that appears later has the events of its journal.
     """
     for paths in _journals(directory, {path.stem for path in files}).values():
         yield from _checked(paths[0], read_journals(paths))
@@ -73,7 +73,7 @@ def unclosed(directory: Path) -> tuple[str, ...]:
 
 
 def _owner(mark: Path) -> str:
-    """Return the process that left a mark. Where the disk was full, nothing but its name, `_NODE-PID-ID.open`, tells."""
+    """Return the process that left a mark. If the disk was full, only the mark's name, `_NODE-PID-ID.open`, tells it."""
     try:
         return str(json.loads(mark.read_bytes())["pid"])
     except (OSError, ValueError, TypeError, LookupError):

@@ -1,6 +1,6 @@
-"""A provider around another one that notes all that passes, so that any provider can be recorded.
+"""A provider around another one that records all calls, so that any provider can be recorded.
 
-It changes nothing of what it passes on. Deliveries carry a tag of the recorder, as the SPI allows, and reach the
+It changes nothing in the calls that it passes on. Deliveries carry a tag of the recorder, as the SPI allows, and reach the
 provider as it made them.
 """
 
@@ -77,22 +77,23 @@ _REFUSALS = (
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
-"""Errors that say that nothing was done. After any other, who knows?"""
+"""Errors that mean that nothing was done. After any other the outcome is unknown."""
 
 
 def _outcome(error: BaseException) -> str:
-    # A verdict must never rest on a guess: an error that is not known to mean that nothing was done counts as either
+    # A verdict must never rest on a guess: any other error counts as either
+    # outcome.
     # outcome.
     return FAIL if isinstance(error, _REFUSALS) else UNKNOWN
 
 
 def _unless_over(error: BaseException) -> str:
-    """Return how a transaction ended for which something else than a commit was asked: if that was refused, it may go on, and be committed."""
+    """Return the outcome of a transaction after a failed call other than commit: if the call was refused, the transaction may go on, and be committed."""
     return FAIL if isinstance(error, RolledBackError) else UNKNOWN
 
 
 class RecordedProvider(Provider):
-    """Connects through `inner`, and records into `recording` what its connections do."""
+    """Connects through `inner`, and records the calls of its connections into `recording`."""
 
     def __init__(self, inner: Provider, recording: Recording) -> None:
         self._inner = inner
@@ -100,7 +101,7 @@ class RecordedProvider(Provider):
 
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
         watch = _Events(events, self._recording, self._recording.ticker.reader(request.clock))
-        # Before the connect: the provider may tell of a lost connection, or of an expiry, as soon as it is made.
+        # Before the connect: the provider may report a lost connection, or an expiry, as soon as it is made.
         self._recording.acquire()
         try:
             inner = self._inner.connect(replace(request, on_expired=self._hears(request.on_expired)), watch)
@@ -114,7 +115,7 @@ class RecordedProvider(Provider):
         return connection
 
     def _hears(self, other: Callable[[ExpiredMessage], None] | None) -> Callable[[ExpiredMessage], None]:
-        """Return what notes expired messages: one and the same for all connections, so that each is told once."""
+        """Return the callback that records expired messages: one and the same for all connections, so that each message is reported once."""
         note = self._recording.heard_of
         if other is None:
             return note
@@ -138,7 +139,7 @@ class RecordedProvider(Provider):
 
 
 class _Events:
-    """Stands between the provider and the runtime, to hear of lost connections."""
+    """Wraps the runtime's `ConnectionEvents`, to record lost connections."""
 
     def __init__(self, inner: ConnectionEvents, recording: Recording, now: Callable[[], int]) -> None:
         self._inner = inner
@@ -147,7 +148,7 @@ class _Events:
         self.scope: Scope | None = None
 
     def on_exception(self, error: ProviderError) -> None:
-        # On a thread of the provider, perhaps while a call of this connection is under way: the checker must not count
+        # On a thread of the provider, perhaps during a call of this connection: the checker must not rely
         # on it from now on.
         scope, now_ns = self.scope, self.now()
         if scope is not None:
@@ -181,7 +182,7 @@ class _Connection(DelegatingConnection):
         return RecordedGroups(self._inner.reader_groups(), self.recording, self.scope, self.now, self.noted)
 
     def close(self) -> None:
-        # close may be repeated and may come from several threads, but the recording counts its users, so only one close
+        # close may be repeated and may be called by several threads, but the recording counts its users, so only one close
         # gives the use back.
         is_first = next(self._uses, self) is None
         if not is_first:
@@ -193,13 +194,13 @@ class _Connection(DelegatingConnection):
             self.recording.release()
 
     def noted(self, call: Call, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, noting when it began and how it ended."""
+        """Run `act`, record its begin and its end, and return its result."""
         with _Noting(self, call):
             return act()
 
 
 class _Noting:
-    """Around a call of the provider's: notes when it began and how it ended."""
+    """A context around a call of the provider, which records its begin and its end."""
 
     __slots__ = ("_begun", "_connection", "_outcome_of")
 
@@ -226,7 +227,7 @@ class _Session(DelegatingSession):
         self._connection = connection
         self._transacted = transacted
         self._now = connection.now
-        # Kept as attributes, since they run for each message: recording costs an in-memory message three to four times
+        # Kept as attributes, since they are used for each message: recording costs an in-memory message three to four times
         # its own time.
         self._put = connection.log.put
         self.scope = Scope(connection.recording.pid, connection.scope.conn, name)
@@ -235,7 +236,7 @@ class _Session(DelegatingSession):
         self._tx: str | None = None
 
     def transaction(self) -> str | None:
-        """Return the name of the transaction that work done now belongs to; in a transacted session it begins one."""
+        """Return the name of the transaction of work done now; in a transacted session it begins one."""
         # JMS begins the next transaction at the first work after a commit (JMS 1.1 §4.4.7), so its name is made then.
         if self._tx is None and self._transacted:
             self._enter(f"{self.scope.sess}#{next(self._transactions)}")
@@ -259,7 +260,7 @@ class _Session(DelegatingSession):
             self._inner.send(envelope)
 
     def commit(self) -> None:
-        # The transaction is over for this session whatever the commit says, so work after it belongs to the next one.
+        # The transaction is over for this session with any outcome of the commit, so later work belongs to the next one.
         tx, self._tx = self.transaction(), None
         self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), self._inner.commit)
 
@@ -270,7 +271,7 @@ class _Session(DelegatingSession):
             self._inner.commit_with(transaction)
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
-        """Record a commit whose outcome is not known: whether the unit is promoted, another process may be told."""
+        """Record a commit with an unknown outcome: another process may promote the unit."""
         tx, self._tx = self.transaction(), None
         call = Call(COMMIT, self.scope, self._now(), tx, None, {"staged": str(name)})
         outcome = UNKNOWN
@@ -292,7 +293,7 @@ class _Session(DelegatingSession):
         dest, sub = str(request.address), request.durable_name
         scope = self._scope_of(dest, selector=request.selector)
         if request.address.kind is AddressKind.TOPIC:
-            # An ordinary subscription is one consumer's; a durable one goes on by its name with other consumers.
+            # A non-durable subscription belongs to one consumer; a durable one continues by its name with other consumers.
             scope.sub = scope.consumer if sub is None else self._durable(sub)
         note: dict[str, object] = {"durable": sub is not None}
         if request.no_local:
@@ -307,7 +308,7 @@ class _Session(DelegatingSession):
         return f"{self._connection.client_id or ''}/{name}"
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        # A row for each delivery: without one there is nothing to note, but the provider may still want the call.
+        # One row for each delivery: without any there is nothing to record, but the provider may still need the call.
         if not deliveries:
             self._inner.acknowledge(deliveries)
             return
@@ -337,7 +338,7 @@ class _Session(DelegatingSession):
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         inner = [_inner_of(delivery) for delivery in deliveries]
-        # Noted as a recover with a mark: the holder changes, but the message does not come back to its queue.
+        # Recorded as a recover with a mark: the holder changes, but the message does not return to its queue.
         self._settle(RECOVER, deliveries, {"adopted": self.scope.sess}, lambda: self._inner.adopt(inner))
 
     def _settle(
@@ -366,7 +367,7 @@ class _Session(DelegatingSession):
                 yield delivery
             outcome = OK
         finally:
-            # The end of a walk is an event of its own: only a walk that saw all of a queue proves that a message is not
+            # The end of a walk is an event of its own: only a walk through the whole queue proves that a message is not
             # there.
             note = {"seen": seen, "selector": None if selector is None else selector.text}
             self._put(Call(BROWSE, scope, began_ns, None, None, note), outcome, self._now())
@@ -414,9 +415,9 @@ class _Consumer(DelegatingConsumer):
         self._put = connection.log.put
         self._number = 0
         self._taken: Delivery | None = None
-        """What was polled, and not returned."""
+        """The delivery that was polled, and not returned."""
         self._made: Delivery | None = None
-        """The same, as it is returned."""
+        """The same delivery, as it is returned."""
 
     def poll(self) -> Delivery | None:
         called_ns = self._now()
@@ -434,7 +435,7 @@ class _Consumer(DelegatingConsumer):
         called_ns = self._now()
         if self._taken is None:
             found = self._inner.poll_at_once()
-            # Nothing was taken: the call comes again on another thread, and is noted there.
+            # Nothing was taken: the call is repeated on another thread, and recorded there.
             if found is ELSEWHERE:
                 return found
             self._taken = found
@@ -447,7 +448,7 @@ class _Consumer(DelegatingConsumer):
         return self._delivered(called_ns)
 
     def _delivered(self, called_ns: int) -> Delivery | None:
-        """Note what was polled, and return it; what an interrupted call (KeyboardInterrupt) has not returned, the next one does."""
+        """Record the polled delivery, and return it; one that an interrupted call (KeyboardInterrupt) has not returned is returned by the next call."""
         taken = self._taken
         if taken is None:
             return None
@@ -457,7 +458,7 @@ class _Consumer(DelegatingConsumer):
             except Exception:
                 self._taken = None  # what cannot be read is in its queue again
                 raise
-            # The number counts what this consumer got, so that a settlement names its delivery even when a message came
+            # The number counts this consumer's deliveries, so that a settlement names its delivery even when a message was delivered
             # several times.
             held = Held(taken, self._scope, self._number + 1)
             made = Delivery(envelope, taken.count, taken.redelivered, held)
@@ -472,6 +473,6 @@ class _Consumer(DelegatingConsumer):
 
 
 def _inner_of(delivery: Delivery) -> Delivery:
-    """Return the delivery as the provider made it; what did not come from a recorded consumer is passed on as it is."""
+    """Return the delivery as the provider made it; one that is not from a recorded consumer is passed on unchanged."""
     held = delivery.tag
     return held.inner if isinstance(held, Held) else delivery

@@ -1,14 +1,14 @@
-"""A recording: where the events of this process go, and the thread that writes them.
+"""A recording: the files for the events of this process, and the thread that writes them.
 
 Two ways of recording, one interface:
 
 - *Buffered* (`BufferedLog`): the caller's thread appends a tuple; a thread of the recording writes a Parquet file every
-  second while there is something, and sooner when the buffer is full. Who dies without closing loses the last second.
+  second while there are events, and sooner when the buffer is full. A process that dies without closing loses the last second.
 - *Synchronous* (`SynchronousLog`): the caller's thread hands a line of the journal to the operating system before its
   call goes on. Nothing is lost when the process is killed; the thread turns full journals into Parquet files.
 
-A recording never disturbs who is recorded: when it cannot write, it says so in the log, keeps the mark of a recording
-that was cut off, and the client goes on.
+A recording never disturbs the recorded client: when it cannot write, it says so in the log, keeps the mark of a recording
+that was cut off, and the client continues.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from pyjms.spi.provider import ExpiredMessage
 from pyjms.spi.xid import Xid
 
 INTERVAL_S = 1.0
-"""So much a buffered recording loses at most when its process is killed."""
+"""The time span of events that a buffered recording loses at most when its process is killed."""
 BUFFER_EVENTS = 20_000
-"""So many events are kept in memory at most; who appends one more writes them."""
+"""The most events in memory; a caller that appends one more writes them."""
 
 _log = logging.getLogger("pyjms.history")
 
 
 class _Files:
-    """The names and the writing of one recording's files."""
+    """The names of one recording's files, and writing them."""
 
     def __init__(self, directory: Path, run: str) -> None:
         self.directory = directory
         self.run = run
         self.node = platform.node() or "localhost"
-        # Random digits too: a process may record twice into one directory, and process ids come again.
+        # Random digits too: a process may record twice into one directory, and process ids are reused.
         self._name = f"{self.node}-{os.getpid()}-{os.urandom(4).hex()}"
         self._numbers = count(1)
-        # Names with an underscore are passed over by Spark and other readers of folders of Parquet files.
+        # Spark and other readers of folders of Parquet files skip names with an underscore.
         self._mark = directory / f"_{self._name}.open"
-        # Imported here, so that a lack of pyarrow is told when the recording is made, and not by the thread that
+        # Imported here, so that missing pyarrow is reported when the recording is made, and not by the thread that
         # writes.
         self._parquet = parquet()
         self.is_broken = False
@@ -84,11 +84,11 @@ class _Files:
             self.mark()
 
     def mark(self) -> None:
-        """Leave a mark that stays if the process dies: a buffered recording then lacks its last moments.
+        """Write a mark that stays if the process dies: a buffered recording then lacks its last moments.
 
-        It is owed if it cannot be left now. Where there is room for its name alone, that tells all.
+        If that fails, it is tried again with each later write. On a full disk with room for its name alone, the name suffices.
         """
-        # Set first and taken back once the file exists: opening it may fail on a full disk, and each later write then
+        # Set first and cleared once the file exists: opening it may fail on a full disk, and each later write then
         # tries again.
         self.owes_mark = True
         with suppress(OSError), self._mark.open("w") as file:
@@ -96,7 +96,7 @@ class _Files:
             file.write(json.dumps({"run": self.run, "node": self.node, "pid": str(os.getpid())}))
 
     def unmark(self) -> None:
-        """Take the mark away: all is written. It stays when something could not be written."""
+        """Remove the mark: all events are written. It stays when some could not be written."""
         # A recording that lacks events keeps its mark for ever: the checker then reports no violation, only warnings.
         if not self.is_broken:
             self.owes_mark = False
@@ -104,8 +104,8 @@ class _Files:
                 self._mark.unlink(missing_ok=True)
 
     def fail(self, error: Exception) -> None:
-        """Say that events are missing, once, and leave the mark, at once or as soon as there is room for it."""
-        # Set before the mark: a seal on another thread must not take away the mark that this failure needs.
+        """Log once that events are missing, and write the mark, at once or as soon as the disk has room for it."""
+        # Set before the mark: a seal on another thread must not remove the mark that this failure needs.
         self.is_broken = True
         is_first = next(self._untold, self) is None
         if is_first or self.owes_mark:
@@ -120,35 +120,35 @@ class _Files:
 
 
 class _Log(ABC):
-    """How events get to the files."""
+    """The way of events to the files."""
 
     @abstractmethod
     def begin(self, call: Call) -> object:
-        """Note a call that begins; return what `end` wants."""
+        """Record the begin of a call; return the argument for `end`."""
 
     @abstractmethod
     def end(self, begun: object, ok: str, t1: int) -> None:
-        """Note how it ended."""
+        """Record the end of a call."""
 
     @abstractmethod
     def put(self, call: Call, ok: str, t1: int) -> None:
-        """Note what has begun and ended."""
+        """Record a call that has begun and ended."""
 
     @abstractmethod
     def open(self) -> None:
-        """Get ready for events."""
+        """Prepare for events."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Write all that has ended to Parquet."""
+        """Write all events that have ended to Parquet."""
 
     @abstractmethod
     def seal(self) -> None:
-        """Write everything; nothing comes until `open`."""
+        """Write everything; no events follow until `open`."""
 
 
 class BufferedLog(_Log):
-    """Events wait in memory for the writer."""
+    """A log whose events wait in memory for the writer."""
 
     def __init__(self, files: _Files, wake: Flag) -> None:
         self._files = files
@@ -156,7 +156,7 @@ class BufferedLog(_Log):
         self._digests = Digests()
         self._buffer: deque[tuple[Call, str, int]] = deque()
         self._turn = Lock()
-        """Held by the one thread that writes; another that finds the buffer full waits for it, and so is slowed down."""
+        """Held by the one thread that writes; another one that finds the buffer full waits for it, and so is slowed down."""
 
     def begin(self, call: Call) -> Call:
         return call
@@ -183,7 +183,7 @@ class BufferedLog(_Log):
         error: Exception | None = None
         with self._turn:
             while self._buffer:
-                # The failure is told after the lock is released: telling writes a file and a log line.
+                # The failure is reported after the lock is released: that writes a file and a log line.
                 error = self._write() or error
         if error is not None:
             self._files.fail(error)
@@ -204,7 +204,7 @@ class BufferedLog(_Log):
 
 
 class SynchronousLog(_Log):
-    """Events go to the journal at once, and wait in memory for the Parquet file that replaces it."""
+    """A log whose events go to the journal at once, and wait in memory for the Parquet file that replaces it."""
 
     def __init__(self, files: _Files, wake: Flag) -> None:
         self._files = files
@@ -221,13 +221,13 @@ class SynchronousLog(_Log):
         self._pending: dict[int, list[Row]] = {}
         self._rows: list[Row] = []
         self._is_whole = True
-        """Whether `_rows` has all that has ended in the journal, so that a Parquet file of them may replace it."""
+        """Whether `_rows` has all ended events of the journal, so that a Parquet file of them may replace it."""
 
     def begin(self, call: Call) -> int:
         with self._lock:
             # The rows are made under the lock: they number the events of a session, and share the cache of digests.
             serial, rows = next(self._serials), rows_of(self._digests, call)
-            # Calls under way are kept, for the next journal: a journal that is replaced must not take their beginnings
+            # Calls in progress are kept, for the next journal: a journal that is replaced must not take their begins
             # with it.
             self._pending[serial] = rows
             error = self._try(lambda journal: journal.begin(serial, rows))
@@ -289,7 +289,7 @@ class SynchronousLog(_Log):
         self._turn_over(is_last=True)
 
     def _turn_over(self, *, is_last: bool) -> None:
-        """Exchange the journal, and replace the old one by a Parquet file. A reader prefers the file to the journal."""
+        """Begin a new journal, and replace the old one by a Parquet file. A reader prefers the file to the journal."""
         with self._sealing:
             with self._lock:
                 if not self._is_open:
@@ -300,7 +300,7 @@ class SynchronousLog(_Log):
                 is_changed = self._change(is_last=is_last)
                 if is_changed or journal is None:
                     self._rows, self._is_whole = [], True
-                # No new journal could be opened, and the rows in memory are given up, since the old journal holds them;
+                # No new journal could be opened, and the rows in memory are dropped, since the old journal holds them;
                 # it can no longer be replaced.
                 elif len(rows) >= BUFFER_EVENTS:
                     self._rows, self._is_whole = [], False
@@ -314,7 +314,7 @@ class SynchronousLog(_Log):
                     journal.remove()
 
     def _change(self, *, is_last: bool) -> bool:
-        """Begin the next journal, or none. Where that fails, the old one goes on and stays, and nothing is lost."""
+        """Begin the next journal, or none. If that fails, the old one continues and stays, and nothing is lost."""
         if is_last and not self._pending:  # else calls of other threads are under way still
             self._is_open = False
             self._journal = None
@@ -326,7 +326,7 @@ class SynchronousLog(_Log):
         return True
 
     def _write_rows(self, name: str, rows: list[Row], journal: JournalFile | None = None) -> bool:
-        """Write a Parquet file; return whether what it holds is there."""
+        """Write a Parquet file; return whether its events are safe."""
         if not rows:
             return True
         try:
@@ -343,7 +343,7 @@ class SynchronousLog(_Log):
         name = self._files.next_name()
         journal = self._files.journal(name)
         try:
-            # Calls under way begin again in the new journal, as the old one is about to be removed.
+            # Calls in progress begin again in the new journal, as the old one is about to be removed.
             for serial, rows in self._pending.items():
                 journal.begin(serial, rows)
         except OSError:
@@ -354,7 +354,7 @@ class SynchronousLog(_Log):
 
 
 class Recording:
-    """What one process records in one directory, as long as anybody uses it. Any thread.
+    """The recording of one process in one directory, as long as it is in use. Any thread.
 
     As a context manager it is in use until the end of the block; each recorded connection uses it until closed.
     """
@@ -362,9 +362,9 @@ class Recording:
     def __init__(
         self, directory: Path | str, *, run: str | None = None, synchronous: bool = False, clock: Clock | None = None
     ) -> None:
-        """Make the directory if need be; where that fails, nothing can be written until somebody else has made it.
+        """Make the directory if need be; if that fails, nothing can be written until it exists.
 
-        `run` names the run, else the directory's name does. `synchronous`: see the module. `clock` stamps what does not
+        `run` names the run, otherwise the directory's name does. `synchronous`: see the module. `clock` stamps events that do not
         come from a connection; the default is the system's. Raises `MissingProviderError` without pyarrow.
         """
         self.directory = Path(directory).absolute()
@@ -381,8 +381,8 @@ class Recording:
         self._events = Flag()
         self._end = Flag()
         self._lock = Lock()
-        """Held by who opens or closes a connection, while it begins or ends the recording: who comes meanwhile waits, and
-        finds it ended or begun, never half. The thread and who records do not take it."""
+        """Held by a thread that opens or closes a connection, while it begins or ends the recording: other threads wait, and
+        find it ended or begun, never half. The writing thread and recorded calls do not take it."""
         self._users = 0
         self._thread: Thread | None = None
         self.log: _Log = (SynchronousLog if synchronous else BufferedLog)(self._files, self._events)
@@ -398,7 +398,7 @@ class Recording:
         self.flush()
 
     def acquire(self) -> None:
-        """Begin to use it."""
+        """Begin a use."""
         with self._lock:
             # The first user opens the log before its thread starts, and under the lock: a second connection waits until
             # both are there.
@@ -407,7 +407,7 @@ class Recording:
                 self.log.open()
                 self._thread = Thread(target=self._run, name=f"pyjms-history-{self.directory.name}", daemon=True)
                 self._thread.start()
-                # A program that ends without closing its connections still writes what it has.
+                # A program that ends without closing its connections still writes its events.
                 atexit.register(self._seal)
             self._users += 1
 
@@ -418,10 +418,10 @@ class Recording:
             if self._users:
                 return
             if self._thread is not None:
-                # The end before the wake-up: the thread would otherwise write and wait again.
+                # Set before the wake-up: the thread would otherwise write and wait again.
                 self._end.set()
                 self._events.set()
-                # Before the seal: the thread must not open another file after the mark was taken away. It never takes
+                # Before the seal: the thread must not open another file after the mark was removed. It never takes
                 # this lock.
                 self._thread.join()
                 self._thread = None
@@ -430,7 +430,7 @@ class Recording:
             atexit.unregister(self._seal)
 
     def flush(self) -> None:
-        """Write all that has happened so far to Parquet files."""
+        """Write all events so far to Parquet files."""
         if self._is_ours():
             self.log.flush()
 
@@ -439,7 +439,7 @@ class Recording:
             self.log.seal()
 
     def _is_ours(self) -> bool:
-        """Say whether this is no child that was forked: the files, and what waits to be written, are its parent's."""
+        """Return whether this is no forked child: the files, and the events to be written, belong to the parent."""
         return str(os.getpid()) == self.pid
 
     def _run(self) -> None:
@@ -453,43 +453,43 @@ class Recording:
     def _write(self) -> None:
         try:
             self.log.flush()
-            # Once for each file: clocks that drift apart slowly must not add up to what looks like a step.
+            # Once for each file: clocks that drift apart slowly must not add up to an apparent step.
             self.ticker.steps.look()
         except Exception as error:  # the top of a thread
             self._files.fail(error)
 
     def _set_back(self, now_ns: int, by_ns: int) -> None:
-        """Note that the machine's clock was set back: what is noted from now on may seem to be earlier than it is."""
+        """Record that the machine's clock was put back: later events may seem to be earlier than they are."""
         self.log.put(Call(CLOCK, Scope(self.pid, None), now_ns, None, None, {"back_ns": by_ns}), OK, now_ns)
 
-    # What no connection sees
+    # Events without a connection
 
     def broker_died(self, since_ns: int | None = None) -> None:
-        """Note that the broker died, or was killed, and is no more. `since_ns`: when it may have happened at the earliest."""
+        """Record that the broker died, or was killed, and has ended. `since_ns`: the earliest possible time."""
         self._note(CRASH, Scope("", None), since_ns)
 
     def process_died(self, pid: int, since_ns: int | None = None) -> None:
-        """Note that a client's process died, and that the broker knows: what it held is given back by now."""
+        """Record that a client's process died, and that the broker knows: its messages are released by now."""
         self._note(CRASH, Scope(str(pid), None), since_ns)
 
     def expired(self, message_id: str, destination: Address) -> None:
-        """Note that a message is known to have expired: for a broker that does not tell of it by itself."""
+        """Record that a message is known to have expired: for a broker that does not report it by itself."""
         scope = Scope(self.pid, None, dest=str(destination))
         self._note(EXPIRE, scope, None, message_id)
 
     def heard_of(self, expired: ExpiredMessage) -> None:
-        """Note a message that a provider tells of. To be asked for in `ConnectRequest`, by connections that use this."""
+        """Record a message that a provider reports as expired. Passed in `ConnectRequest` by connections that use this recording."""
         scope = Scope(self.pid, None, dest=str(expired.destination), sub=expired.subscription)
         began_ns = expired.at_ms * NS_PER_MS
-        # Providers tell the millisecond, so it happened some time within it.
+        # Providers report the millisecond, so it happened some time within it.
         self.log.put(Call(EXPIRE, scope, began_ns, None, expired), OK, began_ns + NS_PER_MS - 1)
 
     def branch_ended(self, xid: Xid, *, committed: bool, since_ns: int | None = None) -> None:
-        """Note what became of a branch of a distributed transaction that no call was answered about.
+        """Record the outcome of a branch of a distributed transaction for which no call was answered.
 
-        After a death a coordinator scans for branches, and settles what it finds by its log: those calls are recorded as any others. What
-        it does not find has ended: committed if its log has decided so, else rolled back, as nobody else may commit it. The checker
-        believes this, so that a provider that has forgotten a prepared branch is found by what it lost.
+        After a death a coordinator scans for branches, and settles those it finds by its log: those calls are recorded like others. All other
+        branches have ended: committed if its log has decided so, otherwise rolled back, as no other process may commit them. The checker
+        believes this, so that a provider that has forgotten a prepared branch is found by the lost messages.
         """
         scope = Scope(self.pid, None)
         self._note(COMMIT if committed else ROLLBACK, scope, since_ns, tx=branch_name(xid))
@@ -502,17 +502,17 @@ class Recording:
             self.log.put(Call(op, scope, now_ns if since_ns is None else since_ns, tx, message_id), OK, now_ns)
 
     def now_ns(self) -> int:
-        """Return the time that events are stamped with, for `since_ns`."""
+        """Return the present time of the stamps of events, for `since_ns`."""
         return self._now()
 
     def check(self, *, complete: bool = False) -> Report:
-        """Judge all that lies in the directory, of this and of other processes, up to now; see `pyjms.history.check`.
+        """Judge all events in the directory, of this and of other processes, up to now; see `pyjms.history.check`.
 
         This recording does not count as cut off by being open.
         """
         self.flush()
         history = read(self.directory)
-        # The own mark lies there only because the recording is open; all of its events were flushed just now.
+        # The own mark exists only because the recording is open; all of its events were flushed just now.
         others = tuple(pid for pid in history.cut_off if pid != self.pid)
         return check(replace(history, cut_off=others), complete=complete)
 
@@ -527,8 +527,8 @@ def record(
     """Return a recording into `directory`, for ``ConnectionFactory(url, record=…)``; use it in a ``with`` statement.
 
     run: the name of the run in each event; the default is the directory's name.
-    synchronous: hand each event to the operating system before the call goes on: for processes that are killed.
-    clock: what stamps events that come from no connection.
+    synchronous: hand each event to the operating system before the call continues: for processes that are killed.
+    clock: stamps events that come from no connection.
 
     Raises `MissingProviderError` if the extra `history` is not installed.
     """
@@ -537,7 +537,7 @@ def record(
 
 def recording_at(directory: str, *, synchronous: bool) -> Recording:
     """Return the recording that all factories of this process with ``record=directory`` share."""
-    # With the process id: a forked child must not go on with the files and the lock of its parent.
+    # With the process id: a forked child must not continue with the files and the lock of its parent.
     key = (os.getpid(), Path(directory).absolute(), synchronous)
     with _lock:
         found = _shared.get(key)

@@ -1,6 +1,6 @@
-"""From what the recorder noted on the caller's thread to rows of the file. Nothing here waits or touches a file.
+"""Conversion of recorded calls to rows of the file. Nothing here waits or touches a file.
 
-A `Call` is noted when a client calls, and becomes one row, or one for each delivery of an acknowledgement. A row is a
+A `Call` is recorded when a client calls, and becomes one row, or one for each delivery of an acknowledgement. A row is a
 list in the order of `ROW`, so that its outcome can be filled in when the call returns.
 """
 
@@ -34,7 +34,7 @@ _DIGEST_LENGTH = 32
 
 
 class Scope:
-    """Where events happen: a connection, a session or a consumer, with its numbers."""
+    """The place of events: a connection, a session or a consumer, with its numbers."""
 
     __slots__ = ("conn", "consumer", "dest", "numbers", "pid", "selector", "sends", "sess", "sub")
 
@@ -57,7 +57,7 @@ class Scope:
         self.dest = dest
         self.sub = sub
         self.selector = selector
-        # Shared with the session, since the column n orders all events of a session, whichever consumer they are of.
+        # Shared with the session, since the column n orders all events of a session, of any consumer.
         self.numbers: count[int] = count(1) if session is None else session.numbers
         self.sends: dict[Address, tuple[str, int]] = {} if session is None else session.sends
 
@@ -68,7 +68,7 @@ def branch_name(xid: Xid) -> str:
 
 
 class Held(NamedTuple):
-    """The tag of a delivery that went through the recorder: what the provider gave, to whom, and its number."""
+    """The tag of a delivery that passed the recorder: the provider's delivery, its receiver, and its number."""
 
     inner: Delivery
     scope: Scope
@@ -76,7 +76,7 @@ class Held(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What is noted of one call, on the thread that makes it."""
+    """The record of one call, made on the thread of the call."""
 
     op: str
     scope: Scope
@@ -84,12 +84,12 @@ class Call(NamedTuple):
     tx: str | None
     payload: object
     """An `Envelope` of a send; a `Held` of a delivery; a tuple of deliveries with `Held` tags of an ack or
-    recover; a delivery of a browse; a message that expired, or its id; else None."""
+    recover; a delivery of a browse; a message that expired, or its id; otherwise None."""
     note: Mapping[str, object] | None = None
 
 
 class Digests:
-    """The digests of the latest envelopes: where a broker passes on the envelope that was sent, one is enough."""
+    """The digests of the latest envelopes: where a broker passes on the sent envelope itself, one is enough."""
 
     __slots__ = ("_known",)
 
@@ -105,7 +105,7 @@ class Digests:
         known = self._known.get(id(envelope))
         if known is None:
             if len(self._known) >= self._LIMIT:
-                # All at once: to keep an order of use would cost each event more.
+                # All at once: keeping an order of use would cost more for each event.
                 self._known.clear()
             known = self._known[id(envelope)] = envelope, digest(envelope)
         return known[1]
@@ -157,7 +157,7 @@ def _send(digests: Digests, call: Call, envelope: Envelope, ok: str, t1: int | N
     _describe(digests, row, envelope)
     row[_SN] = number
     if _SCHEDULED in envelope.properties:
-        # A scheduled message comes when it is due: the checks of order and of losses must leave it out.
+        # A scheduled message arrives when it is due: the checks of order and of losses must skip it.
         row[_NOTE] = _json({"scheduled": True})
     return row
 
@@ -167,7 +167,7 @@ def _deliver(digests: Digests, call: Call, held: Held, ok: str, t1: int | None) 
     row = _row(call, scope, ok, t1, delivery.envelope.message_id, scope.dest, scope.sub)
     _describe(digests, row, delivery.envelope)
     row[_DN], row[_REDELIVERED], row[_COUNT] = held.number, delivery.redelivered, delivery.count
-    # What the selector has read is written with the delivery, as the file does not have the properties of messages.
+    # The values that the selector has read are written with the delivery, as the file does not have the properties of messages.
     if scope.selector is not None:
         row[_NOTE] = _json(_selected(scope.selector, delivery.envelope))
     return row
@@ -200,10 +200,10 @@ def _describe(digests: Digests, row: Row, envelope: Envelope) -> None:
 
 
 def digest(envelope: Envelope) -> str:
-    """Return 32 hexadecimal digits that stand for what the application put into a message.
+    """Return 32 hexadecimal digits that identify what the application put into a message.
 
-    Body, type, a textual correlation id and the properties; not what providers add (names that begin with JMS),
-    nor what they may translate (destinations, a correlation id of bytes).
+    Body, type, a textual correlation id and the properties; without those that providers add (names that begin with JMS),
+    or may translate (destinations, a correlation id of bytes).
     """
     body: object = envelope.body
     if envelope.body_kind is BodyKind.MAP and isinstance(body, Mapping):
@@ -214,9 +214,9 @@ def digest(envelope: Envelope) -> str:
     # The order of properties means nothing, and providers change it.
     own.sort()
     correlation = envelope.correlation_id if isinstance(envelope.correlation_id, str) else None
-    # The type's name goes in as well: a body that came as bytes instead of text is not the same.
+    # The type's name is included: a body that arrived as bytes instead of text is not the same.
     head = repr((int(envelope.body_kind), type(body).__name__, own, envelope.jms_type, correlation))
-    # Never fails for half of a surrogate pair: a message that was sent must be recorded, whatever its text.
+    # Never fails for half of a surrogate pair: a sent message must be recorded with any text.
     summed = hashlib.sha256(head.encode("utf-8", "backslashreplace"))
     # plain text and bytes as they are: `repr` of a long text takes most of the time
     text = body if isinstance(body, (str, bytes)) else repr(body)
@@ -225,7 +225,7 @@ def digest(envelope: Envelope) -> str:
 
 
 def _selected(selector: Selector, envelope: Envelope) -> dict[str, object]:
-    """Return what a selector read of a message, so that it can be judged again."""
+    """Return the values of a message that a selector read, so that it can be judged again."""
     headers: dict[str, object] = {"JMSTimestamp": envelope.timestamp_ms, "JMSType": envelope.jms_type}
     if isinstance(envelope.correlation_id, str):
         headers["JMSCorrelationID"] = envelope.correlation_id
@@ -236,12 +236,12 @@ def _selected(selector: Selector, envelope: Envelope) -> dict[str, object]:
 
 
 def _typed(value: Stored) -> object:
-    # With its type: the selector must compare it again as it did, a float as a float.
+    # With its type: the selector must compare it again in the same way, a float as a float.
     return [type(value).__name__, str(value)] if isinstance(value, (float, int)) else value
 
 
 def column(value: object) -> object:
-    """Return `value` as columns hold it: half of a surrogate pair, which UTF-8 does not have, as backslash, u and digits."""
+    """Return `value` in the form of columns: half of a surrogate pair, which UTF-8 does not have, as backslash, u and digits."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "backslashreplace").decode()
     return value

@@ -1,6 +1,6 @@
-"""What a history is judged by: names, verdicts and texts, as data. Every checker of histories uses these.
+"""The rules for histories: names, verdicts and texts, as data. Every checker of histories uses these.
 
-A verdict is a *violation* when no history that obeys JMS 1.1 can hold it, a *warning* when the specification lets it
+A verdict is a *violation* when no history that obeys JMS 1.1 can contain it, a *warning* when the specification allows
 happen but a good provider avoids it, and *information* otherwise.
 """
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 
 class Verdict(Enum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     INFORMATION = "information"
     WARNING = "warning"
@@ -30,16 +30,16 @@ _RANKS = {Verdict.INFORMATION: 0, Verdict.WARNING: 1, Verdict.VIOLATION: 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One thing that may be found in a history."""
+    """One kind of finding in a history."""
 
     name: str
     verdict: Verdict
     statement: str
-    """What is found, in general."""
+    """The finding, in general."""
     text: str
-    """What is found, in particular: ``str.format`` with `mid`, `dest` and what the check adds."""
+    """The finding, in particular: ``str.format`` with `mid`, `dest` and the details of the check."""
     section: str
-    """Where JMS 1.1 says so; "" where it says nothing."""
+    """The section of JMS 1.1 for it; "" if there is none."""
 
 
 def _table(*rules: Rule) -> Mapping[str, Rule]:

@@ -1,10 +1,10 @@
-"""The times of events: nanoseconds since 1970, by the clock that the connection goes by.
+"""The times of events: nanoseconds since 1970, by the clock of the connection.
 
 Real time is read from the system, finer than `Clock` gives it. A clock that a test moves stands still between two
 moments: then each reading is one nanosecond later than the one before, so that the order of events is kept.
 
-When the system's clock is set back, what comes later seems to be earlier. That cannot be mended, as expirations go by the
-time of day; but it is seen, beside the monotonic clock, and told, so that nobody takes it for the provider's fault.
+When the system's clock is put back, later events seem to be earlier. That cannot be corrected, as expirations go by the
+time of day; but it is detected by the monotonic clock, and reported, so that it is not taken for the provider's fault.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pyjms.spi.clock import Clock, SystemClock
 
 NS_PER_MS = 1_000_000
 STEP_NS = 10 * NS_PER_MS
-"""A clock that is set back by less than this is not noticed: slewing looks the same where it is not steered with the other one."""
+"""A clock that is put back by less than this is not noticed: slewing looks the same where the monotonic clock is not slewed with it."""
 
 
 class StepWatch:
-    """Reads the time of day, and notices when it is set back. Any thread."""
+    """Reads the time of day, and detects that it was put back. Any thread."""
 
     __slots__ = ("_least_ns", "_lock", "_most_ns", "_on_back", "_steady_ns", "_wall_ns")
 
     def __init__(
         self, on_back: Callable[[int, int], None], wall_ns: Callable[[], int], steady_ns: Callable[[], int]
     ) -> None:
-        """`on_back(now_ns, by_ns)` is told, under no lock, by who reads the time first after it was set back."""
+        """`on_back(now_ns, by_ns)` is called, without a lock, by the thread that first reads the time after it was put back."""
         self._wall_ns = wall_ns
         self._steady_ns = steady_ns
         self._on_back = on_back
@@ -41,7 +41,7 @@ class StepWatch:
         self._least_ns, self._most_ns = offset_ns - STEP_NS, offset_ns + STEP_NS
 
     def _offset(self) -> tuple[int, int]:
-        """Return by how much the clocks differ at least and at most: this thread may have to wait between two readings."""
+        """Return the least and the greatest difference between the clocks: this thread may have to wait between two readings."""
         # The wall clock is read between two readings of the monotonic one: a thread that is held up here sees a range,
         # and not a step.
         before_ns = self._steady_ns()
@@ -51,19 +51,19 @@ class StepWatch:
     def read(self) -> int:
         """Return the time of day."""
         now_ns = self._wall_ns()
-        # Without the lock, as this runs for each event: two bounds of different moments only lead to a closer look.
+        # Without the lock, as this runs for each event: two bounds of different moments only lead to a closer check.
         if not self._least_ns < now_ns - self._steady_ns() < self._most_ns:
             self.look()
             return self._wall_ns()
         return now_ns
 
     def look(self) -> None:
-        """Find out how the clocks differ now. From time to time, so that what drifts apart is not taken for a step."""
+        """Measure the present difference of the clocks. Called from time to time, so that drift is not taken for a step."""
         by_ns = 0
         with self._lock:
             least_ns, most_ns = self._offset()
             before_ns = self._least_ns + STEP_NS
-            # Set back even if this thread was held up between the readings. A step forward harms no verdict, and is
+            # Put back even if this thread was held up between the readings. A step forward harms no verdict, and is
             # only followed.
             if most_ns <= self._least_ns:
                 by_ns = before_ns - most_ns
@@ -75,7 +75,7 @@ class StepWatch:
 
 
 class Ticker:
-    """Gives the readings of one recording. Any thread."""
+    """The readings of one recording. Any thread."""
 
     __slots__ = ("_last", "_lock", "steps")
 
@@ -86,7 +86,7 @@ class Ticker:
         self.steps = StepWatch(on_back, time.time_ns, time.monotonic_ns)
 
     def reader(self, clock: Clock) -> Callable[[], int]:
-        """Return what reads `clock`."""
+        """Return the function that reads `clock`."""
         is_system = type(clock) is SystemClock
 
         def now() -> int:

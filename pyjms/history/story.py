@@ -1,4 +1,4 @@
-"""The life story of one message: who did what with it, when. Pure."""
+"""The life story of one message: its events, with client and time. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyjms.history.events import (
 
 
 def story(events: Iterable[Event], mid: str) -> tuple[Event, ...]:
-    """Return what concerns the message `mid`, in order of time: also the ends of the transactions that it was part of."""
+    """Return the events of the message `mid`, in order of time, with the ends of its transactions."""
     everything = tuple(events)
     own = [event for event in everything if event.mid == mid]
     # Commits and rollbacks have no message of their own, yet decide about this one.
@@ -36,7 +36,7 @@ def story(events: Iterable[Event], mid: str) -> tuple[Event, ...]:
 
 
 def describe(event: Event) -> str:
-    """Return what happened, in words."""
+    """Return a description of the event, in words."""
     text = _WORDS.get(event.op, _by_name)(event)
     if event.ok == FAIL:
         return f"{text}: refused"

@@ -1,6 +1,6 @@
 """Message objects and destinations: what an application holds, up to the point where it becomes an envelope.
 
-`conversion` and `storing` say which value may be read and written as what; `headers`, `properties` and `base` are the
+`conversion` and `storing` define the types as which a value may be read and written; `headers`, `properties` and `base` are the
 parts of every message, a module for each body type stands beside them, and `freeze` turns messages into envelopes and
 deliveries into messages. When and where messages are sent is the business of `pyjms.runtime`.
 """

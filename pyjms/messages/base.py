@@ -50,15 +50,15 @@ TrustedClasses: TypeAlias = AbstractSet[str]
 
 
 class MessageContext(Protocol):
-    """The session, as the messages that it delivered see it."""
+    """The interface of the session for the messages that it delivered."""
 
     @property
     def trusted(self) -> TrustedClasses:
-        """Which classes object messages from elsewhere may hold."""
+        """The classes that object messages from other processes may hold."""
         ...
 
     def acknowledge(self, message: Message) -> None:
-        """Do what ``message.acknowledge()`` asks for (JMS 1.1 §3.6, §4.4.11)."""
+        """Carry out ``message.acknowledge()`` (JMS 1.1 §3.6, §4.4.11)."""
         ...
 
     def destination_of(self, address: Address) -> Destination:
@@ -209,7 +209,7 @@ class HeaderFields(Message):
         delivery_mode: int,
         priority: int,
     ) -> None:
-        """Show what a send used, once it has returned (JMS 1.1 §3.4.11). For the runtime: nothing is checked."""
+        """Set the values that a send used, once it has returned (JMS 1.1 §3.4.11). For the runtime: nothing is checked."""
         self._destination = destination
         self._message_id = message_id
         self._timestamp = timestamp_ms
@@ -235,7 +235,7 @@ def _number(value: int, field: str) -> int:
         return value
     if not isinstance(value, int) or isinstance(value, bool):
         raise MessageFormatException(f"{field} takes an int, not {type(value).__name__}")
-    # The plain number is kept: a subclass may have methods of its own, which would run where nobody expects it.
+    # The plain number is kept: a subclass may have methods of its own, which would run unexpectedly.
     number = int.__int__(value)
     if not Long.minimum <= number <= Long.maximum:
         raise MessageFormatException(f"{field} takes an int of at most 64 bits")
@@ -249,17 +249,17 @@ CLIENT_JMSX = {"JMSXGroupID": str, "JMSXGroupSeq": int}
 """The JMSX properties that clients set, with the class of their stored value (String, int)."""
 
 PROVIDER_PREFIX = "JMS_pyjms"
-"""The names of this project's own provider properties."""
+"""The prefix of this project's own provider properties."""
 
 DELIVER_AT = f"{PROVIDER_PREFIX}_deliverAt"
 
 DUPLICATE_ID = f"{PROVIDER_PREFIX}_duplicateId"
 
 CLIENT_SETTABLE = frozenset({DELIVER_AT, DUPLICATE_ID})
-"""Those of them that clients may set: when a message is for, and what tells its duplicates."""
+"""Those of them that clients may set: the time of delivery, and the id for duplicate detection."""
 
 KNOWN_NAMES: set[str] = set()
-"""Names found to be good, whatever the type of their value; setters look here first."""
+"""Valid names, for values of any type; setters look here first."""
 
 _KNOWN_MAX = 4096
 
@@ -269,7 +269,7 @@ _KNOWN_LENGTH_MAX = 128
 def check_property_name(name: object) -> str:
     """Return `name` if a client may set a property of that name, and remember it.
 
-    Raises `IllegalArgumentException` for None, "" and what is no text, `MessageFormatException` for all other names.
+    Raises `IllegalArgumentException` for None, "" and values that are no text, `MessageFormatException` for all other names.
     """
     if not isinstance(name, str) or not name:
         raise IllegalArgumentException(
@@ -295,7 +295,7 @@ def check_property_name(name: object) -> str:
 
 
 def is_client_name(name: str) -> bool:
-    """Say whether clients may set `name`, which is an identifier."""
+    """Return whether clients may set `name`, which is an identifier."""
     try:
         _check_reserved(name)
     except MessageFormatException:
@@ -304,16 +304,16 @@ def is_client_name(name: str) -> bool:
 
 
 def is_provider_name(name: str) -> bool:
-    """Say whether providers set `name` on messages that they deliver."""
+    """Return whether providers set `name` on messages that they deliver."""
     return name in SET_BY_PROVIDERS or (name.startswith(PROVIDER_PREFIX) and name not in CLIENT_SETTABLE)
 
 
 def is_shown(name: str) -> bool:
-    """Say whether a received message shows `name` as a property: one that clients set, or that providers set.
+    """Return whether a received message shows `name` as a property: one that clients set, or that providers set.
 
     Messages of clients without JMS may have other names too, such as ``content-type`` or ``JMSPriority``.
     """
-    # Most names were looked at before, by a setter or in an earlier message.
+    # Most names were checked before, by a setter or in an earlier message.
     if name in KNOWN_NAMES:
         return True
     if not is_identifier(name) or not (is_client_name(name) or is_provider_name(name)):
@@ -324,7 +324,7 @@ def is_shown(name: str) -> bool:
 
 
 def _remember(name: str) -> None:
-    # Senders choose the names that received messages bring, so the set is bounded in number and length.
+    # Senders choose the names in received messages, so the set is bounded in number and length.
     if len(name) <= _KNOWN_LENGTH_MAX:
         if len(KNOWN_NAMES) >= _KNOWN_MAX:
             KNOWN_NAMES.clear()
@@ -359,17 +359,17 @@ class Properties(HeaderFields):
 
     __slots__ = ("_delivery_count", "_properties", "_properties_read_only", "_settable")
     _delivery_count: int
-    """How often a received message was delivered; 0: there is no such property."""
+    """The delivery count of a received message; 0: there is no such property."""
     _properties: dict[str, Stored]
     _properties_read_only: bool
     _settable: set[str] | frozenset[str]
-    """Names that a setter may use at once: those known to be good, or none."""
+    """Names that a setter may use without a check: those known to be valid, or none."""
 
     def clear_properties(self) -> None:
         self._properties = {}
         self._properties_read_only = False
         self._settable = KNOWN_NAMES
-        # JMSXDeliveryCount is a property, too (§3.5.9), so it goes with the others.
+        # JMSXDeliveryCount is a property, too (§3.5.9), so it is cleared with the others.
         self._delivery_count = 0
 
     def property_exists(self, name: str) -> bool:
@@ -383,8 +383,8 @@ class Properties(HeaderFields):
 
     def _names(self) -> Iterator[str]:
         for name, value in self._properties.items():
-            # A client without JMS may have set a JMSX name as another type: a program that copies what
-            # is listed would get an error.
+            # A client without JMS may have set a JMSX name with another type: a program that copies the
+            # listed properties would get an error.
             wanted = CLIENT_JMSX.get(name)
             if is_shown(name) and (wanted is None or value is None or type(value) is wanted):
                 yield name
@@ -395,7 +395,7 @@ class Properties(HeaderFields):
         value = self._properties.get(name)
         if value is not None:
             return value if is_shown(name) else None
-        # The count is the delivery's, and the properties are the envelope's, which others share: so
+        # The count belongs to the delivery, and the properties to the envelope, which is shared: so
         # it is kept beside them (decision 0202).
         return self._delivery_count or None if name == DELIVERY_COUNT else None
 
@@ -476,7 +476,7 @@ class Properties(HeaderFields):
             self._set(name, value, store_string)
 
     def set_object_property(self, name: str, value: Boxed | float) -> None:
-        # Programs copy all properties of a received message by this method: those of the provider stay behind.
+        # Programs copy all properties of a received message by this method: those of the provider are not copied.
         if type(name) is str and name not in KNOWN_NAMES and is_provider_name(name):
             if self._properties_read_only:
                 self._own_properties()  # which says so
@@ -484,8 +484,8 @@ class Properties(HeaderFields):
         self._set(name, value, store_property)
 
     def _set(self, name: str, value: object, store: Store) -> None:
-        """Set a property the long way: every check, and the dictionary made this message's own."""
-        # Any other set says that an envelope shares the dictionary, or that the message is read-only.
+        """Set a property without the fast path: with every check, and a dictionary of this message's own."""
+        # Any other set means that an envelope shares the dictionary, or that the message is read-only.
         if self._settable is not KNOWN_NAMES:
             self._own_properties()
         if type(name) is not str or name not in KNOWN_NAMES:
@@ -507,7 +507,7 @@ class Properties(HeaderFields):
         self._settable = KNOWN_NAMES
 
     def drop_property(self, name: str) -> None:
-        """Take a property off, also off a received message that is sent on; the others stay read-only there. Not of JMS."""
+        """Remove a property, even from a received message that is sent on; the others stay read-only there. Not part of JMS."""
         if name in self._properties:
             # The dictionary is replaced, as the present one may be an envelope's.
             self._properties = {each: value for each, value in self._properties.items() if each != name}
@@ -515,7 +515,7 @@ class Properties(HeaderFields):
 
 
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding"})
-"""Headers of clients without JMS that describe the body, and go with it; messages do not show them (`property_names.is_shown`)."""
+"""Headers of clients without JMS that describe the body, and are removed with it; messages do not show them (`property_names.is_shown`)."""
 
 
 class JmsMessage(Properties):
@@ -524,9 +524,9 @@ class JmsMessage(Properties):
     __slots__ = ("_body", "_body_owned", "_body_read_only")
 
     kind: ClassVar[BodyKind] = BodyKind.NONE
-    """Which body this class has."""
+    """The kind of body of this class."""
     _body: Any
-    """The body, in the form that envelopes have unless the class says otherwise."""
+    """The body, in the form of envelopes unless the class says otherwise."""
     _body_owned: bool
     """Whether `_body` may be changed in place: neither read-only nor shared with an envelope."""
     _body_read_only: bool
@@ -546,7 +546,7 @@ class JmsMessage(Properties):
         self._delivery_count = 0
         self._properties = {}
         self._properties_read_only = False
-        # All messages share this one set: a name that any of them has found to be good is known to all.
+        # All messages share this one set: a name that any of them has found valid is known to all.
         self._settable = KNOWN_NAMES
         self._body = None
         self._body_owned = True
@@ -565,7 +565,7 @@ class JmsMessage(Properties):
                 self.drop_property(name)
 
     def frozen_body(self) -> Body:
-        """Return the body as envelopes hold it; this message will not change it any more."""
+        """Return the body in the form of envelopes; this message will not change it any more."""
         self._body_owned = False
         return self._body  # type: ignore[no-any-return]
 

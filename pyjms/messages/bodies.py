@@ -2,10 +2,10 @@
 
 Bytes are written and read as java.io.DataOutput and DataInput do. Streams and maps hold typed values (§3.11.3).
 
-An object is pickled when it is set and unpickled each time it is read, so that neither side sees what the other one
-does to its copy (§3.12). An object that has never left this process is unpickled freely. Unpickling runs what the
-pickle says, so bytes from anywhere else are decoded by `TrustingUnpickler`, which builds instances of trusted classes
-out of plain data and does nothing besides.
+An object is pickled when it is set and unpickled each time it is read, so that neither side sees the other one's
+changes of its copy (§3.12). An object that has never left this process is unpickled freely. Unpickling executes the
+pickle, so bytes from other processes are decoded by `TrustingUnpickler`, which builds instances of trusted classes
+out of plain data and does nothing else.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class JmsTextMessage(JmsMessage, TextMessage):
 
     def __init__(self, text: str | None = None) -> None:
         JmsMessage.__init__(self)
-        # Only a plain str is taken as it is: a subclass becomes a plain text, whose methods nobody has changed.
+        # Only a plain str is used unchanged: a subclass, which may override methods, is converted to a plain text.
         self._body = text if type(text) is str else store_string(text, "body", "text")
 
     @property
@@ -101,7 +101,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
     _body: bytes
     """The bytes to read; of a write-only message those of its last send."""
     _buffer: bytearray | None
-    """What has been written; None: the message is read-only."""
+    """The bytes written so far; None: the message is read-only."""
     _position: int
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         try:
             return decode_modified_utf8(self._take(length))
         except MessageEOFException:
-            # The two bytes of the length are given back, too: a read that fails leaves the position where it was.
+            # The two bytes of the length are returned, too: a read that fails leaves the position unchanged.
             self._position = start
             raise
         except ValueError as error:
@@ -255,7 +255,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         self._check_readable()
         start = self._position
         end = start + size
-        # The check comes before the position moves: a read that fails leaves it where it was (decision 0202).
+        # The check precedes the change of the position: a read that fails leaves it unchanged (decision 0202).
         if end > len(self._body):
             raise MessageEOFException(f"{size} bytes are needed and {len(self._body) - start} are left")
         self._position = end
@@ -307,7 +307,7 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
     _body: tuple[Stored, ...]
     """The values to read; of a write-only message those of its last send."""
     _fields: list[Stored] | None
-    """What has been written; None: the message is read-only."""
+    """The values written so far; None: the message is read-only."""
     _position: int
     _taken: int
     """How many bytes of the current field `read_bytes` has returned; -1: it has not begun."""
@@ -389,7 +389,7 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         piece = field[taken : taken + room]
         value[: len(piece)] = piece
         self._taken = taken + len(piece)
-        # A buffer that is not filled says that the field has ended; after one that is filled
+        # A buffer that is not filled shows that the field has ended; after one that is filled
         # exactly the next call returns -1.
         if len(piece) < room:
             self._leave_field()
@@ -441,7 +441,7 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         self._fields.append(store(value, _FIELD, len(self._fields)))
 
     def _read(self, kind: JavaType[T]) -> T:
-        # The position moves after the conversion only: a field can be read once more, as another type (§3.11.3).
+        # The position changes after the conversion only: a field can be read once more, as another type (§3.11.3).
         value = kind.read(self._current(), _FIELD, self._position)
         self._position += 1
         return value
@@ -469,7 +469,7 @@ _ENTRY = "map entry"
 
 
 class JmsMapMessage(JmsMessage, MapMessage):
-    """A message whose body is a map of names to values. Any text that is not empty is a name."""
+    """A message whose body is a map of names to values. Any text but the empty one is a name."""
 
     __slots__ = ()
     kind = BodyKind.MAP
@@ -562,7 +562,7 @@ class JmsMapMessage(JmsMessage, MapMessage):
         self._set_entry(name, value, store_object)
 
     def _set_entry(self, name: str, value: object, store: Store) -> None:
-        # A read-only message is told before a wrong name or value (decision 0202).
+        # A read-only message is reported before a wrong name or value (decision 0202).
         if not self._body_owned:
             self._check_body_writeable()
             self._body = dict(self._body)
@@ -603,7 +603,7 @@ class JmsObjectMessage(JmsMessage, ObjectMessage):
             if body.local:
                 return pickle.loads(body.data)  # noqa: S301  made by this process, never seen by another one
             return TrustingUnpickler(body.data, self._trusted()).load()
-        # This error says already what is wrong, such as the class that is not trusted.
+        # This error already names the problem, such as a class that is not trusted.
         except MessageFormatException:
             raise
         except Exception as error:

@@ -1,12 +1,12 @@
-"""Which value may be read as what, and written: the conversion table of JMS 1.1 §3.5.4 and §3.11.3, as data.
+"""The conversion table of JMS 1.1 §3.5.4 and §3.11.3, as data: the types as which each value may be read and written.
 
-A `JavaType` is one column of the table: it reads whatever its rows allow. Properties, map bodies and stream bodies use
+A `JavaType` is one column of the table: it reads all types that its rows allow. Properties, map bodies and stream bodies use
 the same table; the first have neither char nor byte[]. Values come in their stored form (`pyjms.types.Stored`) and
 leave with the class of their Java type.
 
-The ``store_…`` functions check and copy what is written, and turn it into its stored form. A plain ``int`` is stored for an Int and a
+The ``store_…`` functions check and copy a value that is written, and return its stored form. A plain ``int`` is stored for an Int and a
 plain ``float`` for a Double; the other types keep their class. Each function takes the value and, for the reason of a
-`MessageFormatException`, what it was meant for: a word and a name. Where Java widens, so do these: an ``int`` will do for a float.
+`MessageFormatException`, its use: a word and a name. Where Java widens, so do these: an ``int`` is accepted for a float.
 ``bool`` is no number here, as in Java.
 """
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table: what was written as `written` can be read as each of `readable`."""
+    """One row of the table: a value that was written as `written` can be read as each of `readable`."""
 
     written: str
     readable: frozenset[str]
@@ -81,16 +81,16 @@ _AS_TEXT: Mapping[str, Callable[[Any], str]] = {
     "double": format_double,
     "String": lambda value: value,
 }
-"""How each type becomes a String; integers as Python writes them."""
+"""The conversion of each type to a String; integers as Python writes them."""
 
 
 def written_type(value: Stored) -> str:
-    """Return the name of the Java type that `value` was written as."""
+    """Return the name of the Java type as which `value` was written."""
     return "null" if value is None else _WRITTEN.get(type(value), type(value).__name__)
 
 
 class JavaType(Generic[T]):
-    """A type that values are read as: its rows of the table, ready for use."""
+    """A type as which values are read: its rows of the table, ready for use."""
 
     __slots__ = ("_converters", "_null", "name")
 
@@ -111,10 +111,10 @@ class JavaType(Generic[T]):
             self._converters.update(dict.fromkeys(_STORED_AS[row.written], convert))
 
     def read(self, value: Stored, what: str, name: object) -> T:
-        """Return `value` as this type; `what` and `name` tell in an error's reason which value it was.
+        """Return `value` as this type; `what` and `name` identify the value in an error's reason.
 
-        Raises `MessageFormatException` where the table has no such conversion, `NumberFormatException` for a text that
-        is no number; None reads as ``valueOf(null)`` does (§3.5.4), and `NullPointerException` comes where that raises it.
+        Raises `MessageFormatException` if the table has no such conversion, `NumberFormatException` for a text that
+        is no number; None reads as ``valueOf(null)`` does (§3.5.4), with its `NullPointerException` where that raises one.
         """
         # The exact class decides: a bool is an int to isinstance(), and is no number to Java.
         convert = self._converters.get(type(value))
@@ -190,7 +190,7 @@ def _checked_integral(value: object, kind: type[Byte | Short | Int | Long], what
 
 def store_boolean(value: object, what: str, name: object) -> bool:
     """Check a boolean."""
-    # Identity is asked for: 1 and 0 are equal to these two, and no boolean to Java.
+    # Identity is checked: 1 and 0 are equal to these two, and no boolean to Java.
     if value is True or value is False:
         return value is True
     raise _refuse(value, "a bool", what, name)
@@ -223,7 +223,7 @@ def store_float(value: object, what: str, name: object) -> Float:
     if isinstance(value, float):
         return Float(float.__float__(value))
     if isinstance(value, int) and not isinstance(value, bool):
-        # The number is rounded once: by way of a double a long would be rounded twice.
+        # The number is rounded once: through a double a long would be rounded twice.
         return Float(single_of_integer(_checked_integral(value, Long, what, name)))
     raise _refuse(value, "a float", what, name)
 
@@ -234,7 +234,7 @@ def store_double(value: object, what: str, name: object) -> float:
         return value
     if isinstance(value, float):
         return float.__float__(value)
-    # Where Java widens, an int will do (decision 0202).
+    # Where Java widens, an int is accepted (decision 0202).
     if isinstance(value, int) and not isinstance(value, bool):
         return float(_checked_integral(value, Long, what, name))
     raise _refuse(value, "a float", what, name)
@@ -310,8 +310,8 @@ _IN_PROPERTIES = "a bool, number, str or None"
 def store_object(value: object, what: str, name: object, wanted: str = "a bool, number, str, bytes or None") -> Stored:
     """Check a value of any type that a body holds, or None (JMS 1.1 §3.11.3).
 
-    A plain ``int`` becomes an Int where it fits 32 bits, else a Long; a subclass counts as what it is a subclass of. `wanted`: what the
-    error says that may be there.
+    A plain ``int`` becomes an Int if it fits 32 bits, otherwise a Long; a subclass counts as its base class. `wanted`: the
+    accepted types, for the error.
     """
     if value is None:
         return None

@@ -16,7 +16,7 @@ from pyjms.spi.interrupts import defers_signals
 
 
 class JmsDestination(Destination):
-    """A destination that knows its address; two are one destination when their addresses are equal."""
+    """A destination with its address; two are one destination when their addresses are equal."""
 
     __slots__ = ("_address",)
 
@@ -25,7 +25,7 @@ class JmsDestination(Destination):
 
     @property
     def address(self) -> Address:
-        """The destination as it crosses the SPI."""
+        """The destination in the form of the SPI."""
         return self._address
 
     def to_string(self) -> str:
@@ -78,9 +78,9 @@ class JmsTopic(JmsDestination, Topic):
 
 
 class _Temporary(JmsDestination):
-    """What temporary destinations have in common. `delete` is the connection's way of deleting them, if there is one."""
+    """The base of temporary destinations. `delete` is the connection's function for deleting them, if there is one."""
 
-    # A weak reference tells the connection that the program has dropped the object, so that it deletes the destination.
+    # A weak reference shows the connection that the program has dropped the object, so that it deletes the destination.
     __slots__ = ("__weakref__", "_delete")
 
     def __init__(self, address: Address, delete: Callable[[Address], None] | None = None) -> None:
@@ -125,13 +125,13 @@ _OWN_CLASSES = frozenset({JmsQueue, JmsTemporaryQueue, JmsTemporaryTopic, JmsTop
 
 
 def address_of(destination: Destination | None) -> Address:
-    """Return the address of a destination of any make; that of a foreign one follows from its name.
+    """Return the address of a destination of any implementation; that of a foreign one follows from its name.
 
     Raises `InvalidDestinationException` for None, for an object that is no destination, and for one without a name.
     """
     if destination.__class__ in _OWN_CLASSES or isinstance(destination, JmsDestination):
         return destination._address  # noqa: SLF001 - one of ours
-    # A foreign object that is both does not say which of the two is meant (decision 0202).
+    # A foreign object that is both a queue and a topic does not say which is meant (decision 0202).
     if isinstance(destination, Queue) and not isinstance(destination, Topic):
         name = _checked(destination.queue_name, "queue")
         return Address(AddressKind.QUEUE, name, isinstance(destination, TemporaryQueue))

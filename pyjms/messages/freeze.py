@@ -1,11 +1,11 @@
-"""Messages into envelopes, deliveries into messages: the edge where message objects meet the SPI.
+"""The conversion of messages into envelopes, and of deliveries into messages: the boundary between message objects and the SPI.
 
-Nothing is copied on either way. What a message has handed over it does not change any more (`base`), and what it
-received it only reads. `freeze` and `thaw` are on the path of every message.
+Nothing is copied in either direction. A message no longer changes the parts that it has handed over (`base`), and only reads
+the parts that it received. `freeze` and `thaw` are on the path of every message.
 
-`convert` makes a message of ours from one of another make (JMS 1.1 §3.12). It calls public methods only, under whichever of their names the
-other implementation has them. The other message is left as it is, except that a BytesMessage or StreamMessage is reset, which is the only way
-to read what was written.
+`convert` makes one of our messages from one of another implementation (JMS 1.1 §3.12). It calls public methods only, under whichever of their names the
+other implementation has. The other message is left unchanged, except that a BytesMessage or StreamMessage is reset, the only way
+to read its contents.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def freeze(
     delivery_mode: int,
     priority: int,
 ) -> Envelope:
-    """Return `message` as it is now, with the header fields that the send decides (JMS 1.1 §3.4.11).
+    """Return `message` in its present state, with the header fields that the send sets (JMS 1.1 §3.4.11).
 
-    The message stays as writeable as it was, whatever its body: its next change does not reach the envelope (§3.9).
+    The message stays as writeable as it was, with any body: its next change does not reach the envelope (§3.9).
     """
-    # From here on the dictionary is the envelope's, too: with no name settable, the next setter
-    # takes the long way, which copies it.
+    # From here on the dictionary belongs to the envelope, too: with no name settable, the next setter
+    # leaves the fast path, and copies it.
     message._settable = NO_NAMES
     reply_to = message._reply_to
     return Envelope(
@@ -87,7 +87,7 @@ def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
     # The constructor is left out, as each of its values would be overwritten here.
     message: JmsMessage = _new(_CLASSES[envelope.body_kind])
     message._context = context
-    # The message keeps the address: the API's object is made when the program asks for it, which most never do.
+    # The message keeps the address: the API's object is made when the program asks for it, which most programs never do.
     message._destination = envelope.destination
     message._message_id = envelope.message_id
     message._timestamp = envelope.timestamp_ms
@@ -112,10 +112,10 @@ def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
 
 
 def convert(message: Message) -> JmsMessage:
-    """Return a message of ours with the properties and body of `message` and the header fields that clients set.
+    """Return one of our messages with the properties and body of `message` and the header fields that clients set.
 
     Its body type is the first of the five interfaces among the bases of its class; a message with none of them has no
-    body. Properties that are not for clients to set, such as JMSXDeliveryCount, stay behind, and so does a JMSReplyTo
+    body. Properties that clients may not set, such as JMSXDeliveryCount, are not copied, nor is a JMSReplyTo
     that is neither a Queue nor a Topic. Raises `MessageFormatException` for a value that no message may hold, and for a
     message with a field that hides one of its methods.
     """
@@ -172,7 +172,7 @@ def _convert_bytes(message: Any) -> JmsMessage:
         buffer = bytearray(left)
         # Another implementation may return less than the buffer holds.
         count = message.read_bytes(buffer)
-        # An implementation that counts wrongly must neither keep the loop going nor have it read past the buffer.
+        # An implementation that counts wrongly must neither cause an endless loop nor a read past the buffer.
         if not 0 < count <= left:
             raise MessageFormatException(f"the body of {type(message).__name__} ends {left} bytes before its length")
         copy.write_bytes(buffer, 0, count)
@@ -201,7 +201,7 @@ _CONVERTERS: Mapping[type, Callable[[Any], JmsMessage]] = {
 
 
 def _elements(names: Any) -> Iterator[str]:
-    """Yield what a Python iterable or an object with the methods of java.util.Enumeration holds."""
+    """Yield the elements of a Python iterable, or of an object with the methods of java.util.Enumeration."""
     if isinstance(names, Iterable):
         yield from names
         return
@@ -214,9 +214,9 @@ def _elements(names: Any) -> Iterator[str]:
 
 @contextmanager
 def carrying(message: Message, added: Mapping[str, str]) -> Iterator[None]:
-    """Have the message carry text properties when it is sent meanwhile; afterwards it is as it was.
+    """Add text properties to the message when it is sent within the block; afterwards it is unchanged.
 
-    A message of another make has no such other half: its properties are set, if they can be, and stay.
+    A message of another implementation cannot be restored: its properties are set, if they can be, and stay.
     """
     if not isinstance(message, JmsMessage):
         for name, value in added.items():
@@ -224,8 +224,8 @@ def carrying(message: Message, added: Mapping[str, str]) -> Iterator[None]:
                 message.set_string_property(name, value)
         yield
         return
-    # `freeze` hands the dictionary to the envelope and empties `_settable`; both are put back,
-    # as the message never had these.
+    # `freeze` hands the dictionary to the envelope and empties `_settable`; both are restored,
+    # as the message never had these properties.
     kept, settable = message._properties, message._settable
     message._properties = {**kept, **added}
     try:

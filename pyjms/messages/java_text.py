@@ -1,8 +1,8 @@
-"""Text as Java reads and writes it: numbers (``valueOf`` and ``toString``, JMS 1.1 §3.5.4, §3.11.3) and modified UTF-8.
+"""Text in Java's syntax: numbers (``valueOf`` and ``toString``, JMS 1.1 §3.5.4, §3.11.3) and modified UTF-8.
 
-Python's own ``int()`` and ``float()`` take white space, underscores and spellings that Java refuses, and refuse
-suffixes and hexadecimal forms that Java takes; ``repr`` lays numbers out in another way. All functions are pure, and
-take time in proportion to the text, whatever a sender put into it.
+Python's own ``int()`` and ``float()`` accept white space, underscores and spellings that Java refuses, and refuse
+suffixes and hexadecimal forms that Java accepts; ``repr`` formats numbers in another way. All functions are pure, and
+take time in proportion to the text, for any text of a sender.
 
 `BytesMessage` writes texts in modified UTF-8 (java.io.DataOutput): NUL takes two bytes, and a character outside the basic plane is
 written as its two surrogates, three bytes each.
@@ -23,7 +23,7 @@ from pyjms.types import round_to_single
 # A Java char has 16 bits: a digit outside the basic plane is two chars, and neither of them is a digit.
 _INTEGRAL = re.compile(r"[+-]?[^\D\U00010000-\U0010FFFF]+")
 _LONG_DIGITS_MAX = 19
-# The possessive quantifiers refuse a text in one pass, whatever its sender wrote.
+# The possessive quantifiers refuse any text in one pass.
 _FLOATING = re.compile(
     r"(?P<sign>[+-]?)"
     r"(?:(?P<nan>NaN)|(?P<infinity>Infinity)"
@@ -31,7 +31,7 @@ _FLOATING = re.compile(
     r"|(?P<hex>0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?)"
 )
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""What String.trim removes."""
+"""The characters that String.trim removes."""
 _SINGLE = struct.Struct("<f")
 _BITS = struct.Struct("<I")
 _SINGLE_MAX = 2.0**128 - 2.0**104
@@ -104,7 +104,7 @@ def _parse(text: str, kind: str) -> tuple[float, re.Match[str]]:
     elif match["decimal"]:
         value = float(match["decimal"])
     else:
-        # `float.fromhex` raises for what is too large; Java, and `float()` of a decimal, give infinity.
+        # `float.fromhex` raises for a number that is too large; Java, and `float()` of a decimal, give infinity.
         try:
             value = float.fromhex(match["hex"])
         except OverflowError:
@@ -129,7 +129,7 @@ def _settle_tie(match: re.Match[str], value: float, nearest: float) -> float:
 
 
 def _around(magnitude: float) -> tuple[float, float]:
-    """Return the floats next to `magnitude`, which is none itself; beyond the largest there is 2**128."""
+    """Return the floats next to `magnitude`, which is none itself; beyond the largest, 2**128."""
     nearest = round_to_single(magnitude)
     if nearest > magnitude:
         above = min(nearest, 2.0**128)
@@ -169,7 +169,7 @@ def format_double(value: float) -> str:
 
 
 def _is_beyond_lower_gap(text: Decimal, power: float) -> bool:
-    """Say whether `text` is farther from `power`, a power of two, than half the gap to the next smaller double.
+    """Return whether `text` is farther from `power`, a power of two, than half the gap to the next smaller double.
 
     The gap above a power of two is twice as wide. Java leaves that room unused: 2**-44 is 5.6843418860808015E-14.
     """
@@ -200,7 +200,7 @@ def _format_special(value: float) -> str:
 
 
 def _lay_out(negative: bool, number: Decimal) -> str:
-    """Write `number` in Java's way: plain from 1e-3 to 1e7, else with an exponent; a digit after the point always."""
+    """Write `number` as Java does: plain from 1e-3 to 1e7, otherwise with an exponent; always with a digit after the point."""
     exponent = number.adjusted()
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
     if 0 <= exponent < 7:
@@ -217,7 +217,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    """Return the bytes of `text`, without the length that `DataOutput.writeUTF` puts in front."""
+    """Return the bytes of `text`, without the length that `DataOutput.writeUTF` writes before them."""
     if text.isascii() and "\0" not in text:
         return text.encode("ascii")
     pairs = _ASTRAL.sub(_to_pair, text)
@@ -225,7 +225,7 @@ def encode_modified_utf8(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    """Return the text of `data`. Takes longer forms than needed, as Java does; raises ``ValueError`` for other bytes."""
+    """Return the text of `data`. Accepts overlong forms, as Java does; raises ``ValueError`` for other bytes."""
     if data.isascii():
         return data.decode("ascii")
     # Python would read these as the first of four bytes; in Java's form such a character is two
@@ -234,7 +234,7 @@ def decode_modified_utf8(data: bytes) -> str:
         raise ValueError("a byte above 0xEF has no place in modified UTF-8")
     try:
         text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-    # Only overlong forms need the slow way: no writer makes them, and DataInputStream reads them.
+    # Only overlong forms need the slow path: no writer makes them, but DataInputStream reads them.
     except UnicodeDecodeError:
         text = _decode_leniently(data)
     return _join_pairs(text) if _SURROGATES.search(text) else text
@@ -251,7 +251,7 @@ def _join_pairs(text: str) -> str:
 
 
 def _decode_leniently(data: bytes) -> str:
-    """Decode byte by byte as DataInputStream.readUTF does, which takes overlong forms."""
+    """Decode byte by byte as DataInputStream.readUTF does, which accepts overlong forms."""
     chars: list[str] = []
     position = 0
     while position < len(data):

@@ -1,12 +1,12 @@
-"""Decodes pickles of unknown origin: plain values and instances of trusted classes are built, and nothing else is done.
+"""A decoder for pickles of unknown origin: it builds plain values and instances of trusted classes, and does nothing else.
 
-What the pickle is made of decides how long that takes and how much memory it needs, not what it claims: no length is
-believed, and keys are hashed within a budget (`HashBudget`). What a trusted class does with what it is given is its own.
+Its time and memory depend on the contents of the pickle, not on lengths that it claims: no length is
+believed, and keys are hashed within a budget (`HashBudget`). A trusted class is responsible for its use of the arguments.
 
-Plain values are those of Python's own types, and some of the standard library. A pickle says with which arguments a class is to be called.
-Classes of the standard library are never called so: each has a function here that takes what the class itself pickles, checks type and range
-of each argument, and makes the value. Nothing is iterated over, no size is believed, and what making a value costs beyond the usual is
-paid out of the budget, as the same long argument may be named again and again.
+Plain values are those of Python's own types, and some of the standard library. A pickle gives the arguments for a call of a class.
+Classes of the standard library are never called so: each has a function here that accepts the arguments which the class itself pickles,
+checks type and range of each, and makes the value. Nothing is iterated over, no size is believed, and costs beyond the usual are
+charged to the budget, as the same long argument may be used again and again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pyjms.messages.base import TrustedClasses
 from pyjms.messages.java_text import shorten
 
 _CLASS_NAME_MAX = 200
-"""So much of a class's name an error shows: it is there to be copied into ``trusted=``."""
+"""The most characters of a class's name in an error: it is there to be copied into ``trusted=``."""
 
 _MEMO_MAX = 2**32
-"""Places of the memo lie below it, as where they are four bytes: those of larger ones could be chosen to hash alike."""
+"""The indices of the memo are below this, as four bytes hold them: larger ones could be chosen to hash alike."""
 
 _MAKES = (
     *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.FROZENSET),
@@ -40,7 +40,7 @@ _dispatch: dict[int, _Operation] = pickle._Unpickler.dispatch  # noqa: SLF001
 
 
 def _weighing(make: _Operation) -> _Operation:
-    """Return `make`, which pushes an object, so that it has that weighed if it can hold keys in keys."""
+    """Return `make`, which pushes an object, wrapped so that the object is weighed if it can hold nested keys."""
 
     def make_and_weigh(unpickler: TrustingUnpickler) -> None:
         # A tuple is weighed when it is made: the next operation may hash it already.
@@ -59,9 +59,9 @@ def _not_pickled_so(kind: type) -> MessageFormatException:
 class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose operations can be replaced
     """Decodes a pickle of unknown origin.
 
-    Globals are classes, plain or trusted ones, under their own names: neither functions nor what a module happens to import.
+    Globals are classes, plain or trusted ones, under their own names: neither functions nor names that a module merely imports.
     Two operations that would reach beyond new instances are refused: BUILD on a class, which would change the class
-    itself, and the extension registry, which knows objects by number.
+    itself, and the extension registry, which identifies objects by number.
     """
 
     append: Callable[[Any], None]
@@ -79,7 +79,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         self._plain: dict[type, Build] = {}
         """The plain classes that the pickle has named."""
         self._bare_uuids: dict[int, Any] = {}
-        """Those that have no number yet, by their id."""
+        """UUIDs that have no number yet, by their id."""
 
     def load(self) -> Any:
         loaded = super().load()
@@ -99,11 +99,11 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
             )
         # The module is imported only now that the name is trusted: an import runs code.
         found: Any = import_module(module_name)
-        # A nested class has dots in its name; what this finds on the way need be no class, so the result is checked.
+        # A nested class has dots in its name; the objects on the way need not be classes, so the result is checked.
         for part in global_name.split("."):
             found = getattr(found, part)
         # A class that the module only imports has another module's name: trust in one module must
-        # not reach into others.
+        # not extend to others.
         if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module_name, global_name):
             raise MessageFormatException(
                 f"{shorten(name, _CLASS_NAME_MAX)} is no class of that module: trusted= lets an object hold instances of classes only"
@@ -117,7 +117,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         if (build := self._build_of(self.stack[-2])) is None:
             _dispatch[pickle.REDUCE[0]](self)
             return
-        # A function stands in place of the call, as it checks more than the class would.
+        # A function replaces the call, as it checks more than the class would.
         del self.stack[-1]
         self.stack[-1] = build(self.stack[-1], args, self.budget)
 
@@ -144,7 +144,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         _dispatch[pickle.NEWOBJ_EX[0]](self)
 
     def _instantiate(self, klass: Any, args: Any) -> None:
-        # INST and OBJ, of the protocols 0 and 1, come here; no plain class is pickled by them.
+        # INST and OBJ, of the protocols 0 and 1, use this; no plain class is pickled by them.
         if self._build_of(klass) is not None:
             raise _not_pickled_so(klass)
         self._checked_arguments(tuple(args))
@@ -154,7 +154,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         made, state = self.stack[-2:]
         if isinstance(made, type):
             raise MessageFormatException("the object would change a class, which no decoded object may")
-        # A plain value is whole when it is made; the one exception is a UUID, whose number comes by BUILD.
+        # A plain value is complete when it is made; the one exception is a UUID, whose number follows by BUILD.
         if type(made) not in self._plain:
             _dispatch[pickle.BUILD[0]](self)
             return
@@ -169,16 +169,16 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         return self._plain.get(kind) if isinstance(kind, type) else None
 
     def _checked_arguments(self, args: Any) -> tuple[Any, ...]:
-        """Return the arguments of a call. A range among them is paid for."""
+        """Return the arguments of a call. A range among them is charged."""
         if not isinstance(args, tuple):
             raise MessageFormatException("the object would call a class with arguments that are no tuple")
         for arg in args:
-            # A range of a few bytes may have endlessly many elements, all of which a class below `list` would take.
+            # A range of a few bytes may have any number of elements, all of which a class below `list` would take.
             if type(arg) is range:
                 self.budget.spend(max(0, -((arg.start - arg.stop) // arg.step)))
         return args
 
-    # What adds to an object, by calling its methods.
+    # Operations that add to an object, by calling its methods.
 
     def load_append(self) -> None:
         self._check_holder(self.stack[-2])
@@ -209,11 +209,11 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
             raise MessageFormatException("the object has a place in its memo that no pickle has")
         self.memo[place] = self.stack[-1]
 
-    # What hashes: the keys lie on the stack, their holder below them.
+    # Operations that hash: the keys are on the stack, their holder below them.
 
     def load_setitem(self) -> None:
         self._check_items(self.stack[-3])
-        # The key is paid for before the dictionary hashes it: that happens in C, and may hold up
+        # The key is charged before the dictionary hashes it: that happens in C, and may block
         # all threads without end.
         self.budget.pay(self.stack[-3], self.stack[-2:-1])
         _dispatch[pickle.SETITEM[0]](self)
@@ -229,7 +229,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
         _dispatch[pickle.ADDITEMS[0]](self)
 
     def load_dict(self) -> None:
-        # The dictionary does not exist yet: the list of its items, which the last mark began, stands for it.
+        # The dictionary does not exist yet: the list of its items, which the last mark began, is used instead.
         self.budget.pay(self.stack, self.stack[::2])
         _dispatch[pickle.DICT[0]](self)
 
@@ -266,19 +266,19 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
 
 
 BITS_MAX: Final = 4_096
-"""The parts of fractions and ranges are no larger: what is done with two of them takes time by the square of that."""
+"""The largest parts of fractions and ranges, in bits: operations on two of them take time by the square of that."""
 
 DIGITS_MAX: Final = 4_300
-"""The text of a Decimal is no longer; Python has the same limit for the text of a whole number."""
+"""The longest text of a Decimal; Python has the same limit for the text of a whole number."""
 
 EXPONENT_MAX: Final = 999_999
-"""The exponent of a Decimal is no larger, as in Python's default context: its receiver may want the whole number."""
+"""The largest exponent of a Decimal, as in Python's default context: its receiver may compute the whole number."""
 
 PATH_MAX: Final = 32_767
-"""A path is no longer; no system takes a longer one."""
+"""The longest path; no system allows a longer one."""
 
 _IN_PYTHON: Final = 10
-"""What hashing and comparing costs that is written in Python."""
+"""The cost of hashing and comparing in Python code."""
 
 # The pattern has no exponent: Python would multiply 1e999999999 out, and fill the memory (decision 0203).
 _FRACTION = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
@@ -295,7 +295,7 @@ def _refuse(kind: type) -> NoReturn:
 
 
 def _are(args: tuple[Any, ...], *kinds: type) -> bool:
-    """Tell whether `args` are of exactly these classes: an instance of a class below could have methods of its own."""
+    """Return whether `args` are of exactly these classes: an instance of a subclass could have methods of its own."""
     return len(args) == len(kinds) and all(type(arg) is kind for arg, kind in zip(args, kinds, strict=True))
 
 
@@ -328,14 +328,14 @@ def _datetime(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
 
 
 def _packed(kind: Any, args: tuple[Any, ...], size: int) -> tuple[bytes, Any]:
-    """Return the packed fields and the time zone, which the class checks: a `timezone`, or of a class that is trusted."""
+    """Return the packed fields and the time zone, which the class checks: a `timezone`, or an instance of a trusted class."""
     if not 1 <= len(args) <= 2 or type(args[0]) is not bytes or len(args[0]) != size:
         _refuse(kind)
     return args[0], args[1] if len(args) == 2 else None
 
 
 def _timedelta(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
-    # A timedelta calculates with whole numbers of any length before it refuses them.
+    # A timedelta computes with whole numbers of any length before it refuses them.
     if not _are(args, int, int, int) or _bits(*args) > 3 * 64:
         _refuse(kind)
     return kind(*args)
@@ -359,7 +359,7 @@ def _decimal(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
 
 
 def _fraction(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
-    """Make a Fraction of two numbers, as Python 3.12 pickles it, or of a text without an exponent, as 3.11 does."""
+    """Make a Fraction of two numbers, as pickled by Python 3.12, or of a text without an exponent, as by 3.11."""
     if _are(args, str) and len(args[0]) <= _FRACTION_MAX and _FRACTION.fullmatch(args[0]):
         budget.spend(len(args[0]) >> 2)
         args = tuple(map(int, args[0].split("/")))
@@ -383,17 +383,17 @@ def _complex(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
 
 
 def _ordered_dict(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
-    """Make an empty one: what it holds is added as to any other dictionary."""
+    """Make an empty OrderedDict: its items are added as to any other dictionary."""
     if args:
         _refuse(kind)
     return kind()
 
 
 def _deque(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
-    """Make an empty one: what it holds is added as to a list."""
+    """Make an empty deque: its elements are added as to a list."""
     if not args:
         return kind()
-    # With elements among its arguments a deque would take all that a range of a few bytes has (decision 0203).
+    # With elements among its arguments a deque would take all elements of a range of a few bytes (decision 0203).
     if not _are(args, tuple, int) or args[0] != ():
         _refuse(kind)
     return kind((), args[1])
@@ -407,14 +407,14 @@ def _path(kind: Any, args: tuple[Any, ...], budget: HashBudget) -> Any:
 
 
 def make_uuid(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
-    """Make one without its number, which `set_uuid` gives to it: as pickled, it comes later."""
+    """Make a UUID without its number, which `set_uuid` adds: in a pickle it follows later."""
     if args:
         _refuse(kind)
     return kind.__new__(kind)
 
 
 def set_uuid(value: Any, state: Any, budget: HashBudget) -> None:
-    """Give its number to a UUID that was made without one."""
+    """Set the number of a UUID that was made without one."""
     kind = type(value)
     if type(state) is not dict or not {"int"} <= state.keys() <= {"int", "is_safe"}:
         _refuse(kind)
@@ -426,7 +426,7 @@ def set_uuid(value: Any, state: Any, budget: HashBudget) -> None:
 
 
 def _made(kind: Any, args: tuple[Any, ...], budget: HashBudget, *, price: int, weight: int) -> Any:
-    """Make a value for `price`; hashing it, or comparing it with another one, will cost `weight`."""
+    """Make a value for `price`; hashing or comparing it will cost `weight`."""
     budget.spend(price)
     value = kind(*args)
     budget.know(value, weight)
@@ -449,11 +449,11 @@ PLAIN_CLASSES: Final[Mapping[tuple[str, str], Build]] = {
     ("pathlib", "PureWindowsPath"): _path,
     ("uuid", "UUID"): make_uuid,
 }
-"""How each class is made, by its module and name."""
+"""The function that makes each class's values, by module and name."""
 
 
 def plain_class(module: str, name: str) -> tuple[type, Build] | None:
-    """Return the class and what makes its values; None for a class that needs trust."""
+    """Return the class and the function that makes its values; None for a class that needs trust."""
     if module == "pathlib._local":  # where Python 3.13 has what others find in pathlib
         module = "pathlib"
     build = PLAIN_CLASSES.get((module, name))
@@ -461,30 +461,30 @@ def plain_class(module: str, name: str) -> tuple[type, Build] | None:
 
 
 DEPTH_MAX = 1_000
-"""So deep tuples may hold each other: hashing them takes some 80 bytes of stack a level, of whichever thread does it.
+"""The greatest nesting of tuples: hashing them takes some 80 bytes of stack a level, on any thread that does it.
 Pickling them recurses too, and ends there by default in Python 3.11."""
 
 _COST_MIN = 4_000_000
 _COST_A_BYTE = 10
-"""The budget: what an object without shared parts costs is less than one for each byte of its pickle."""
+"""The budget: an object without shared parts costs less than one for each byte of its pickle."""
 
 _WHOLE_MAX = 16_384
 """A whole number of more bits is no key beside a Decimal, which makes a Decimal of it to compare the two: in time by their square."""
 
 _FLAT_MAX = 16
-"""A tuple without others in it, and not longer than this, is weighed again where it occurs: most are such."""
+"""A tuple without nested ones, and not longer than this, is weighed again at each occurrence: most are such."""
 
 _OWN_HASH = 2**60
-"""Whole numbers below it differ in their hashes; so do, for a sender, texts and bytes, whose hashes are salted."""
+"""Whole numbers below it differ in their hashes; so do texts and bytes for a sender, whose hashes are salted."""
 
 NESTING = (tuple, frozenset)
-"""What can be a key and hold other keys."""
+"""The types that can be keys and hold other keys."""
 
 _Whole: TypeAlias = tuple[Any, ...] | frozenset[Any]
 
 
 class HashBudget:
-    """Knows what each tuple and frozenset of one pickle costs, and how much is left. One thread."""
+    """The cost of each tuple and frozenset of one pickle, and the remaining budget. One thread."""
 
     __slots__ = ("_alike", "_has_decimal", "_has_large", "_known", "_left", "_most")
 
@@ -492,14 +492,14 @@ class HashBudget:
         """`size`: of the pickle, in bytes."""
         self._most = self._left = _COST_MIN + _COST_A_BYTE * size
         self._has_decimal = self._has_large = False
-        # Both keep what they tell of: another object could get its id.
+        # Both keep references to their objects: another object could otherwise get the same id.
         self._known: dict[int, tuple[object, int, int]] = {}
         self._alike: dict[int, tuple[object, dict[int, tuple[int, int]]]] = {}
 
     def weigh(self, whole: _Whole) -> tuple[int, int]:
-        """Return how deep `whole` goes, and what it costs: its parts, counted wherever they occur.
+        """Return the depth of `whole`, and its cost: its parts, counted at each occurrence.
 
-        Raises `MessageFormatException` for one that whoever hashes it would not survive, or wait for too long.
+        Raises `MessageFormatException` for one whose hashing would overflow the stack or take too long.
         """
         depth, cost = 1, 1
         for part in whole:
@@ -520,7 +520,7 @@ class HashBudget:
     def pay(self, holder: object, keys: Iterable[Any]) -> None:
         """Pay for `keys`, which `holder` gets: for the hash of each, and for comparing it with those that hash alike.
 
-        Raises `MessageFormatException` when nothing is left, and `TypeError` for a key without a hash.
+        Raises `MessageFormatException` when the budget is used up, and `TypeError` for a key without a hash.
         """
         for key in keys:
             kind = type(key)
@@ -540,12 +540,12 @@ class HashBudget:
         return self.weigh(whole) if known is None else known[1:]
 
     def know(self, value: object, weight: int) -> None:
-        """Have `value`, no tuple, cost `weight` wherever it is hashed or compared."""
+        """Set the cost of hashing or comparing `value`, which is no tuple, to `weight`."""
         if weight > 1:
             self._known[id(value)] = value, 1, weight
 
     def spend(self, cost: int) -> None:
-        """Take `cost` off what is left. Raises `MessageFormatException` when nothing is left."""
+        """Subtract `cost` from the budget. Raises `MessageFormatException` when it is used up."""
         self._left -= cost
         if self._left < 0:
             raise MessageFormatException(_TOO_MUCH)
@@ -572,7 +572,7 @@ class HashBudget:
             )
 
     def _comparing(self, holder: object, hashed: int, cost: int) -> int:
-        """Return what it costs to compare a key of this cost with those of the same hash that `holder` was given before."""
+        """Return the cost of comparing a key of this cost with the earlier keys of the same hash in `holder`."""
         # The id is the key, as the holder may be a dictionary or a set, which have no hash.
         held = self._alike.get(id(holder))
         if held is None:
@@ -587,7 +587,7 @@ _TOO_MUCH = "the object's keys, its tuples or its values hold the same parts too
 
 
 def _cost(value: object) -> int:
-    """Return what hashing `value` and comparing it once costs; 1 is about what that takes for a small one."""
+    """Return the cost of hashing `value` and comparing it once; 1 is about the cost of a small value."""
     if type(value) is int:
         size = value.bit_length() >> 10
         return 1 + size + min(size, _WHOLE_MAX >> 10) ** 2  # to compare it, a Decimal makes one of it
