@@ -195,8 +195,8 @@ class PagingMessageStore(MessageStore):
         self._pageable: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
         """The messages in memory that may leave it, the newest last."""
         self._paged: dict[ReferenceId, None] = {}
-        self._leaving: dict[ReferenceId, MessageReference] = {}
-        self._unwanted: set[ReferenceId] = set()
+        self._deferred: dict[ReferenceId, MessageReference] = {}
+        self._leave_on_release: set[ReferenceId] = set()
         """Messages of several queues that one of them has let leave memory; they stay until the others release them."""
         self._bytes = 0
         self._count = 0
@@ -358,21 +358,21 @@ class PagingMessageStore(MessageStore):
             for reference in references:
                 # Another queue still has to deliver it; it leaves when that one releases it.
                 if reference.holders > 1:
-                    self._unwanted.add(reference.id)
+                    self._leave_on_release.add(reference.id)
                     if are_coming:
                         continue
-                if self._send_away(reference):
+                if self._drop_or_defer(reference):
                     left.append(reference)
         self._emit(Happening.PAGED_OUT, left)
 
-    def _send_away(self, reference: MessageReference) -> bool:
+    def _drop_or_defer(self, reference: MessageReference) -> bool:
         """Drop a message from memory now, and return True, or defer that if it is not stored elsewhere. The lock is held."""
         # Not published yet, or not in memory.
         if reference.id not in self._pageable:
             return False
         if not (reference.journaled or reference.id in self._paged):
             # It is not stored elsewhere. Writing it is left to `relieve`, as a queue's lock is held here.
-            self._leaving[reference.id] = reference
+            self._deferred[reference.id] = reference
             return False
         # It is in the journal, or was paged out before: nothing need be written.
         del self._pageable[reference.id], self._messages[reference.id]
@@ -381,12 +381,12 @@ class PagingMessageStore(MessageStore):
 
     @property
     def is_pressed(self) -> bool:
-        return self._bytes > self._memory_bytes or bool(self._leaving)
+        return self._bytes > self._memory_bytes or bool(self._deferred)
 
     def relieve(self, *, of_all: bool = True) -> None:
         # Without the lock: this is called before each send, and a late answer admits one message more.
         is_full = of_all and self._bytes > self._memory_bytes
-        if not is_full and not self._leaving:
+        if not is_full and not self._deferred:
             return
         with self._lock:
             if self._is_relieving:
@@ -394,29 +394,29 @@ class PagingMessageStore(MessageStore):
             # Without the lock from here on, as paging out writes; the flag keeps a second thread from doing the same work.
             self._is_relieving = True
         try:
-            while self._leaving:
-                self._let_some_leave()
+            while self._deferred:
+                self._page_out_deferred()
             if of_all and self._bytes > self._memory_bytes:
                 while self._relieve_some():
                     pass
         finally:
             self._is_relieving = False
 
-    def _let_some_leave(self) -> None:
+    def _page_out_deferred(self) -> None:
         """Page out some of the messages that `leave` has deferred."""
         leaving: list[tuple[MessageReference, Envelope]] = []
         with self._lock:
-            while self._leaving and len(leaving) < _BATCH:
-                reference_id, reference = self._leaving.popitem()
+            while self._deferred and len(leaving) < _BATCH:
+                reference_id, reference = self._deferred.popitem()
                 if self._pageable.pop(reference_id, None) is not None:
                     # Removed from the table, so that no other thread pages out the same messages.
                     leaving.append((reference, self._messages[reference_id]))
         try:
             self._page_out(leaving)
         except Exception:
-            self._stay(leaving)
+            self._keep_in_memory(leaving)
             with self._lock:
-                self._leaving.update((reference.id, reference) for reference, _ in leaving)
+                self._deferred.update((reference.id, reference) for reference, _ in leaving)
             raise
 
     def _relieve_some(self) -> bool:
@@ -433,7 +433,7 @@ class PagingMessageStore(MessageStore):
             self._page_out(leaving)
         except Exception:
             # The disk refused them: they are in memory still, and can be tried again.
-            self._stay(leaving)
+            self._keep_in_memory(leaving)
             raise
         return excess > 0 and bool(leaving)
 
@@ -469,7 +469,7 @@ class PagingMessageStore(MessageStore):
             for reference in references:
                 self._stories.emit(happening, reference.id, "")
 
-    def _stay(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+    def _keep_in_memory(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
         """Keep messages in memory that could not leave it."""
         with self._lock:
             # In reverse, so that the newest one is last again.
@@ -485,8 +485,8 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             if reference.holders != 1:
                 reference.holders -= 1
-                if reference.id in self._unwanted:
-                    self._send_away(reference)
+                if reference.id in self._leave_on_release:
+                    self._drop_or_defer(reference)
                 return
             self._forget(reference)
 
@@ -497,8 +497,8 @@ class PagingMessageStore(MessageStore):
                     self._forget(reference)
                     continue
                 reference.holders -= 1
-                if reference.id in self._unwanted:
-                    self._send_away(reference)
+                if reference.id in self._leave_on_release:
+                    self._drop_or_defer(reference)
 
     def remove(self, reference: MessageReference) -> None:
         with self._lock:
@@ -507,7 +507,7 @@ class PagingMessageStore(MessageStore):
 
     def _forget(self, reference: MessageReference) -> None:
         """Drop a message, on the disk, too. The lock is held."""
-        self._unwanted.discard(reference.id)
+        self._leave_on_release.discard(reference.id)
         self._pageable.pop(reference.id, None)
         if reference.id in self._paged:
             self._drop_paged(reference)

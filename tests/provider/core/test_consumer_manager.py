@@ -470,7 +470,7 @@ def test_many_with_the_same_selector_are_passed_over_together(world: QueueWorld,
     for reader in crowd[:240]:
         reader.consumer.close()
     world.send(properties={"n": 3})
-    assert group.crowd is None, "so few are passed over one by one"
+    assert group.waiting is None, "so few are passed over one by one"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -509,12 +509,12 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
                 noted_selectors += 1
                 wanting = [*group.lists[ConsumerList.INTERESTED], *group.lists[ConsumerList.NOTIFIED]]
                 assert group.wanting == Counter(consumer.cursor for consumer in wanting)
-            if group.crowd is not None:
+            if group.waiting is not None:
                 noted += 1
                 by_cursor: dict[object, list[Consumer]] = {}
                 for consumer in group.lists[ConsumerList.INTERESTED]:
                     by_cursor.setdefault(consumer.cursor, []).append(consumer)
-                assert {cursor: list(found) for cursor, found in group.crowd.by_cursor.items()} == by_cursor
+                assert {cursor: list(found) for cursor, found in group.waiting.by_cursor.items()} == by_cursor
     assert noted
     assert noted_selectors
 
@@ -578,7 +578,7 @@ def test_where_the_first_in_turn_wants_a_message_nobody_else_is_asked(world: Que
     ]
     (group,) = groups_of(manager_of(world))
     first = next(iter(group.lists[ConsumerList.INTERESTED]))
-    group.crowd = consumer_manager._WaitingConsumers(group.lists[ConsumerList.INTERESTED])
+    group.waiting = consumer_manager._WaitingConsumers(group.lists[ConsumerList.INTERESTED])
     asked: list[QueueEntry] = []
 
     def matches(entry: QueueEntry) -> bool:

@@ -206,7 +206,7 @@ class AdmissionController:
         self,
         channel: Queue | Topic,
         envelope: Envelope,
-        patience: SendTimeout | None,
+        timeout: SendTimeout | None,
         transaction: UnitOfWork | None = None,
     ) -> SendPermit | None:
         """Return the permit for a message; None for a duplicate of a message that has arrived. May wait for room.
@@ -232,7 +232,7 @@ class AdmissionController:
                     self._trace.refused(channel.name, envelope)
                 return None
             if isinstance(channel, Queue):
-                self._claim_room(channel, admission, patience, transaction)
+                self._claim_room(channel, admission, timeout, transaction)
             is_admitted = True
         except QueueFullError as error:
             if self._trace is not None:
@@ -332,7 +332,7 @@ class AdmissionController:
     # Capacity
 
     def _claim_room(
-        self, queue: Queue, admission: SendPermit, patience: SendTimeout | None, transaction: UnitOfWork | None
+        self, queue: Queue, admission: SendPermit, timeout: SendTimeout | None, transaction: UnitOfWork | None
     ) -> None:
         """Reserve room for a message, if its queue requires it."""
         # A ring makes room by itself, and a queue that flows to disk needs none in memory.
@@ -340,20 +340,20 @@ class AdmissionController:
             return
         # Measured only where bytes are limited, as that walks over all properties.
         size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0
-        waiting = CapacityReservation(Signal() if patience is None else patience.signal, size)
+        waiting = CapacityReservation(Signal() if timeout is None else timeout.signal, size)
         admission.room = queue, waiting
         if not queue.reserve(waiting):
-            if queue.policy.overflow is not Overflow.BLOCK or patience is None:
+            if queue.policy.overflow is not Overflow.BLOCK or timeout is None:
                 raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
-            self._await_room(queue, waiting, patience, transaction)
+            self._await_room(queue, waiting, timeout, transaction)
 
     def _await_room(
-        self, queue: Queue, waiting: CapacityReservation, patience: SendTimeout, transaction: UnitOfWork | None
+        self, queue: Queue, waiting: CapacityReservation, timeout: SendTimeout, transaction: UnitOfWork | None
     ) -> None:
         timeout_ms = queue.policy.block_timeout_ms
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         try:
-            while not patience.is_over:
+            while not timeout.is_over:
                 # One step under the queue's lock, so that room which is freed at this moment is not missed.
                 if queue.reserve(waiting, or_wait=True):
                     return
@@ -365,7 +365,7 @@ class AdmissionController:
                     raise _full(
                         queue, "this transaction alone takes that, so commit it, and send the rest in another one"
                     )
-                if not deferred.wait(self._clock.wait, patience.signal, until_ms):
+                if not deferred.wait(self._clock.wait, timeout.signal, until_ms):
                     # The time is over, but room may have been freed at this moment.
                     if queue.reserve(waiting):
                         return

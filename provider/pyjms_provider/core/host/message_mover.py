@@ -324,48 +324,48 @@ OnExpired: TypeAlias = Callable[[ExpiredMessage], None]
 class ExpiryWatch:
     """The listeners to expired messages. Safe to use from any thread. The lock is innermost; no listener is called under it."""
 
-    __slots__ = ("_first", "_lock", "_tells", "_wanted")
+    __slots__ = ("_by_connection", "_first", "_listeners", "_lock")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._first: OnExpired | None = None
-        self._wanted: dict[ConnectionId, OnExpired] = {}
-        self._tells: tuple[OnExpired, ...] = ()
+        self._by_connection: dict[ConnectionId, OnExpired] = {}
+        self._listeners: tuple[OnExpired, ...] = ()
 
     @property
     def is_on(self) -> bool:
         """Whether there are listeners. May be read at any time, with a lock held."""
-        return bool(self._tells)
+        return bool(self._listeners)
 
-    def add_first(self, tell: OnExpired) -> None:
+    def add_first(self, listener: OnExpired) -> None:
         """Add the listener of the connection for which the broker is started: expired messages are found before it is there."""
         with self._lock:
-            self._first = tell
-            self._arrange()
+            self._first = listener
+            self._update_listeners()
 
-    def add(self, connection_id: ConnectionId, tell: OnExpired) -> None:
+    def add(self, connection_id: ConnectionId, listener: OnExpired) -> None:
         """Add the listener of a connection."""
         with self._lock:
-            self._wanted[connection_id] = tell
+            self._by_connection[connection_id] = listener
             # The connection is there now, so its listener is registered as such,
             # and no longer as that of the connection for which the broker is started.
-            if tell == self._first:
+            if listener == self._first:
                 self._first = None
-            self._arrange()
+            self._update_listeners()
 
     def remove(self, connection_id: ConnectionId) -> None:
         """Remove the listener of a connection. May be repeated."""
         with self._lock:
-            if self._wanted.pop(connection_id, None) is not None:
-                self._arrange()
+            if self._by_connection.pop(connection_id, None) is not None:
+                self._update_listeners()
 
-    def _arrange(self) -> None:
+    def _update_listeners(self) -> None:
         """Have each callable called once, however many connections have it. The lock is held."""
-        wanted = dict.fromkeys(self._wanted.values())
+        wanted = dict.fromkeys(self._by_connection.values())
         if self._first is not None:
             wanted[self._first] = None
         # A tuple that is replaced: `notify` and `is_on` read it without the lock.
-        self._tells = tuple(wanted)
+        self._listeners = tuple(wanted)
 
     def notify(self, dead: DeadEntry, envelope: Envelope) -> None:
         """Notify the listeners of a message that has expired. No lock may be held."""
@@ -377,5 +377,5 @@ class ExpiryWatch:
             expiration_ms=envelope.expiration_ms,
             at_ms=dead.at_ms,
         )
-        for tell in self._tells:
-            tell(expired)
+        for listener in self._listeners:
+            listener(expired)

@@ -131,11 +131,11 @@ class VirtualHost:
         envelope: Envelope,
         origin: ConnectionId | None,
         transaction: UnitOfWork | None,
-        patience: SendTimeout | None = None,
+        timeout: SendTimeout | None = None,
     ) -> None:
         """Store a message and pass it to its destination; drop it if it is a duplicate.
 
-        `patience`: how long the sender waits for room in a full queue whose policy is to block; None: not at all. Raises
+        `timeout`: how long the sender waits for room in a full queue whose policy is to block; None: not at all. Raises
         `DestinationError`, `ResourceError`, and `ClosedError` if the wait was ended.
         """
         address = envelope.destination
@@ -155,7 +155,7 @@ class VirtualHost:
         try:
             # Checked here, as most messages need no admission: three look-ups cost less than a call that finds that out.
             if channel.needs_admission or DELIVER_AT in properties or DUPLICATE_ID in properties:
-                admission = self.admission.admit(channel, envelope, patience, transaction)
+                admission = self.admission.admit(channel, envelope, timeout, transaction)
                 if admission is None:
                     return
                 envelope = admission.envelope

@@ -223,7 +223,7 @@ class _ConsumerSelector:
 class PriorityGroup:
     """The lists of one consumer priority."""
 
-    __slots__ = ("crowd", "fruitless", "lists", "priority", "turns", "wanting")
+    __slots__ = ("fruitless", "lists", "priority", "turns", "waiting", "wanting")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -231,7 +231,7 @@ class PriorityGroup:
         self.lists: dict[ConsumerList, OrderedDict[Consumer, None]] = {
             place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
         }
-        self.crowd: _WaitingConsumers | None = None
+        self.waiting: _WaitingConsumers | None = None
         """The consumers in Interested, where many are skipped together; None: that was not useful yet."""
         self.turns = 0
         """How often a consumer was put at the back of Interested."""
@@ -251,18 +251,18 @@ class PriorityGroup:
         Where many have the same selector, or an index tells which may want it, the others are skipped together.
         """
         interested = self.lists[_INTERESTED]
-        crowd = self.crowd
+        waiting = self.waiting
         wants = choice.wants
-        if crowd is not None:
+        if waiting is not None:
             # Few are left: walking over them is cheaper than maintaining a second table.
             if len(interested) <= _MANY:
-                self.crowd = crowd = None
+                self.waiting = waiting = None
             # Only while selectors repeat: where each consumer has its own and no index, all must be evaluated in any case.
-            elif len(interested) >= len(crowd.alone) * _ALIKE:
+            elif len(interested) >= len(waiting.alone) * _ALIKE:
                 first = next(iter(interested))
                 if wants(first):
                     return first  # mostly: no need to evaluate all the others
-                wanting = [each for each in crowd.firsts(choice.cursors_of) if wants(each)]
+                wanting = [each for each in waiting.firsts(choice.cursors_of) if wants(each)]
                 # The table has no order between cursors, so the turn decides which has waited longest.
                 return min(wanting, key=_by_turn, default=None)
         found: Consumer | None = None
@@ -273,8 +273,8 @@ class PriorityGroup:
                 break
             steps += 1
         # Made only after a long walk on which few selectors were evaluated: most queues never need it.
-        if crowd is None and steps > _MANY and steps >= len(choice.known) * _ALIKE:
-            self.crowd = _WaitingConsumers(interested)
+        if waiting is None and steps > _MANY and steps >= len(choice.known) * _ALIKE:
+            self.waiting = _WaitingConsumers(interested)
         return found
 
     def next_consumers(self) -> Iterable[Consumer]:
@@ -285,14 +285,14 @@ class PriorityGroup:
         interested = self.lists[_INTERESTED]
         if len(interested) <= _MANY:
             return interested
-        if self.crowd is None:
+        if self.waiting is None:
             if next(iter(interested)).cursor is None:
                 return interested
-            crowd = _WaitingConsumers(interested)
-            if len(crowd.by_cursor) * _ALIKE > len(interested):
+            waiting = _WaitingConsumers(interested)
+            if len(waiting.by_cursor) * _ALIKE > len(interested):
                 return interested  # most differ, so the table would not help
-            self.crowd = crowd
-        return sorted(self.crowd.firsts(lambda index: None if index.lags else tuple(index.ready)), key=_by_turn)
+            self.waiting = waiting
+        return sorted(self.waiting.firsts(lambda index: None if index.lags else tuple(index.ready)), key=_by_turn)
 
     def selectors(self) -> Iterable[Cursor | None]:
         """Return the selectors (None: no selector) of those in Interested and Notified."""
@@ -397,7 +397,7 @@ class ConsumerManager:
             return
         group = consumer.group
         assert group is not None, "it has one from ADD on"
-        lists, crowd = group.lists, group.crowd
+        lists, waiting = group.lists, group.waiting
         if before is not _REMOVED:
             del lists[before][consumer]
         if after is not _REMOVED:
@@ -409,11 +409,11 @@ class ConsumerManager:
         elif before is _INTERESTED:
             self.interested_count -= 1
         consumer.place = after
-        if crowd is not None:
+        if waiting is not None:
             if after is _INTERESTED:
-                crowd.add(consumer)
+                waiting.add(consumer)
             elif before is _INTERESTED:
-                crowd.remove(consumer)
+                waiting.remove(consumer)
         if group.wanting is not None:
             group.count_wanting(consumer.cursor, (after in _WANTING) - (before in _WANTING))
 
@@ -481,8 +481,8 @@ class ConsumerManager:
         group.lists[_INTERESTED].move_to_end(consumer)
         group.turns += 1
         consumer.turn = group.turns
-        if group.crowd is not None:
-            group.crowd.by_cursor[consumer.cursor].move_to_end(consumer)
+        if group.waiting is not None:
+            group.waiting.by_cursor[consumer.cursor].move_to_end(consumer)
 
     def choose_next(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         """Move to Notified the consumers that must be woken in place of one that will not pull; return them.

@@ -718,10 +718,10 @@ class ScanState(Cursor):
 class BlockedMessages:
     """The scan states of all consumers of one queue that have skipped messages."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_states",)
 
     def __init__(self) -> None:
-        self._turns: dict[object, ScanState] = {}
+        self._states: dict[object, ScanState] = {}
 
     def find(
         self,
@@ -736,40 +736,40 @@ class BlockedMessages:
         `higher_priority`: the selectors of interested consumers of higher priority. The state is reset when one of the earlier ones is missing: the messages
         skipped for that consumer may be free now.
         """
-        turn = self.turn_of(consumer, higher_priority)
+        state = self.state_of(consumer, higher_priority)
         for priority in range(len(lanes) - 1, -1, -1):
             if lanes[priority].live:
-                index, looks = turn.find(lanes[priority], priority, permits, looks)
+                index, looks = state.find(lanes[priority], priority, permits, looks)
                 if index >= 0:
                     return priority, index
                 if not looks:
                     return UNFINISHED
         return None
 
-    def turn_of(
+    def state_of(
         self, consumer: object, higher_priority: Iterable[Cursor | None], cursor_went_back: int = 0
     ) -> ScanState:
         """Return the scan state of a consumer. `higher_priority` as in `find`; it is also reset when the cursor of its selector was set back."""
         now = frozenset(higher_priority)
-        turn = self._turns.get(consumer)
+        state = self._states.get(consumer)
         # A consumer of higher priority that was removed may have been the only reason why messages were skipped.
-        if turn is None or not turn.higher_priority <= now or turn.cursor_went_back != cursor_went_back:
-            turn = self._turns[consumer] = ScanState(cursor_went_back)
-        turn.higher_priority = now
-        return turn
+        if state is None or not state.higher_priority <= now or state.cursor_went_back != cursor_went_back:
+            state = self._states[consumer] = ScanState(cursor_went_back)
+        state.higher_priority = now
+        return state
 
     def forget(self, consumer: object) -> None:
         """Drop the scan state of a consumer, if it has one. May be repeated."""
-        self._turns.pop(consumer, None)
+        self._states.pop(consumer, None)
 
     def note_returned(self, priority: int, returned: list[QueueEntry]) -> None:
         """Have all consumers look again at released messages, which are sorted."""
-        for turn in self._turns.values():
-            note_behind(turn, priority, returned)
+        for state in self._states.values():
+            note_behind(state, priority, returned)
 
     def rewind(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
         """Have all consumers look again at those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
-        if not self._turns:
+        if not self._states:
             return
         there: dict[int, list[QueueEntry]] = {}
         for entry in entries:

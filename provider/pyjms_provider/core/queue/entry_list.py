@@ -186,8 +186,8 @@ class PriorityQueueEntryList:
         "_last",
         "_levels",
         "_mask",
+        "blocked",
         "may_compact",
-        "passed_over",
     )
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
@@ -202,7 +202,7 @@ class PriorityQueueEntryList:
         self._indexed: SharedCursors[Cursor] = SharedCursors()
         """The cursors that have an index."""
         self._indexes = ValueIndexes()
-        self.passed_over = BlockedMessages()
+        self.blocked = BlockedMessages()
 
     def _make_lanes(self) -> None:
         lanes = tuple(map(PriorityLevel, _BITS))
@@ -349,7 +349,7 @@ class PriorityQueueEntryList:
             for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
             # Consumers that passed their places would never reach them again.
-            self.passed_over.note_returned(priority, returned)
+            self.blocked.note_returned(priority, returned)
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message, or return None when there is none."""
@@ -494,13 +494,13 @@ class PriorityQueueEntryList:
 
         A matching message is removed from the records some time after it has left, so until then `may_have` may return True needlessly.
         """
-        turn = self.passed_over.turn_of(consumer, higher_priority, cursor.went_back)
-        return self._take_matching(cursor, permits, evaluations, turn)
+        state = self.blocked.state_of(consumer, higher_priority, cursor.went_back)
+        return self._take_matching(cursor, permits, evaluations, state)
 
     def _take_matching(
-        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int, turn: ScanState | None
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int, state: ScanState | None
     ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        found = self._find(cursor, permits, evaluations, turn)
+        found = self._find(cursor, permits, evaluations, state)
         if found is None or found is UNFINISHED:
             return found
         return self._take(*found)
@@ -516,7 +516,7 @@ class PriorityQueueEntryList:
 
         Returns `UNFINISHED` after about `looks` checks; the scan state is kept.
         """
-        found = self.passed_over.find(self._lanes, consumer, higher_priority, permits, looks)
+        found = self.blocked.find(self._lanes, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
             return found
         return self._take(*found)
@@ -529,11 +529,11 @@ class PriorityQueueEntryList:
 
     def rewind(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers look again at messages that were reserved for others, as far as these are available."""
-        self.passed_over.rewind(self._by_priority, self._levels, entries)
+        self.blocked.rewind(self._by_priority, self._levels, entries)
 
     def forget_scan(self, consumer: object) -> None:
         """Drop the scan state of a consumer, as it must look at all again or has ended. May be repeated."""
-        self.passed_over.forget(consumer)
+        self.blocked.forget(consumer)
 
     def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
@@ -553,7 +553,7 @@ class PriorityQueueEntryList:
         cursor: Cursor,
         permits: Callable[[QueueEntry], bool] | None,
         evaluations: int,
-        turn: ScanState | None = None,
+        state: ScanState | None = None,
     ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
         mask = self._mask
         by_value = cursor.index
@@ -566,7 +566,7 @@ class PriorityQueueEntryList:
                 if not evaluations:
                     return UNFINISHED
             # Noted messages come first: they are older than all beyond the cursor.
-            index = self._find_noted(cursor, priority, permits, turn) if cursor.behind or cursor.matched else -1
+            index = self._find_noted(cursor, priority, permits, state) if cursor.behind or cursor.matched else -1
             if index < 0 and by_value is not None:
                 index, evaluations = self._find_by_value(by_value, cursor, priority, permits, evaluations)
             elif index < 0:
@@ -580,16 +580,16 @@ class PriorityQueueEntryList:
         return None
 
     def _find_noted(
-        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, turn: ScanState | None
+        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, state: ScanState | None
     ) -> int:
         """Return the index of the first message behind `cursor` that matches and is permitted, or -1."""
         lane = self._lanes[priority]
         found: list[int] = []
         if priority in cursor.matched:
-            if turn is None or permits is None:
+            if state is None or permits is None:
                 found.append(first_noted(lane, cursor.matched, priority, None, permits))
             else:
-                found.append(turn.find_matched(lane, cursor.matched, priority, permits))
+                found.append(state.find_matched(lane, cursor.matched, priority, permits))
         if priority in cursor.behind:
             found.append(first_noted(lane, cursor.behind, priority, cursor.matches, permits))
         # Both lists are by age, and the older message of the two leaves first.

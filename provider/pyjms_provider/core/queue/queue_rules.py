@@ -166,35 +166,35 @@ def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
 class MemoryWindow:
     """The messages of one queue that are in memory."""
 
-    __slots__ = ("_away", "_here", "_max_messages", "_max_size", "_size")
+    __slots__ = ("_in_memory", "_max_messages", "_max_size", "_on_disk", "_size")
 
     def __init__(self, max_messages: int, max_size: int) -> None:
         """Limits in messages and bytes; 0: no limit."""
         self._max_messages = max_messages
         self._max_size = max_size
-        self._here: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
+        self._in_memory: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
         self._size = 0
-        self._away: set[ReferenceId] = set()
+        self._on_disk: set[ReferenceId] = set()
 
     def add(self, reference: MessageReference) -> bool:
         """Add a message of the queue; return whether it must leave memory. May be repeated."""
-        if reference.id in self._here:
+        if reference.id in self._in_memory:
             return False
         # While older messages are on the disk, newer ones follow them there:
         # memory is for those that are delivered first.
-        if self._away or (self._here and not self._fits(len(self._here) + 1, self._size + reference.size)):
-            self._away.add(reference.id)
+        if self._on_disk or (self._in_memory and not self._fits(len(self._in_memory) + 1, self._size + reference.size)):
+            self._on_disk.add(reference.id)
             return True
-        self._here[reference.id] = reference
+        self._in_memory[reference.id] = reference
         self._size += reference.size
         return False
 
     def remove(self, reference: MessageReference) -> None:
         """Remove a message that has left the queue. May be repeated."""
-        if self._here.pop(reference.id, None) is not None:
+        if self._in_memory.pop(reference.id, None) is not None:
             self._size -= reference.size
         else:
-            self._away.discard(reference.id)
+            self._on_disk.discard(reference.id)
 
     def fitting(self, references: Sequence[MessageReference]) -> list[MessageReference]:
         """Return the messages to read at once: the first one, and as many of the others as fit."""
@@ -211,18 +211,18 @@ class MemoryWindow:
         """Record messages that were read, of which the first one is about to be delivered; return those that must leave memory."""
         # The first one last, so that it ends up at the very front: messages leave from the other end.
         for reference in reversed(references):
-            if reference.id in self._away:
-                self._away.discard(reference.id)
-                self._here[reference.id] = reference
+            if reference.id in self._on_disk:
+                self._on_disk.discard(reference.id)
+                self._in_memory[reference.id] = reference
                 self._size += reference.size
-            if reference.id in self._here:  # not if it has left the queue meanwhile
-                self._here.move_to_end(reference.id, last=False)
+            if reference.id in self._in_memory:  # not if it has left the queue meanwhile
+                self._in_memory.move_to_end(reference.id, last=False)
         leaving: list[MessageReference] = []
         # One message stays in any case, as it is about to be delivered.
-        while len(self._here) > 1 and not self._fits(len(self._here), self._size):
-            reference_id, reference = self._here.popitem()
+        while len(self._in_memory) > 1 and not self._fits(len(self._in_memory), self._size):
+            reference_id, reference = self._in_memory.popitem()
             self._size -= reference.size
-            self._away.add(reference_id)
+            self._on_disk.add(reference_id)
             leaving.append(reference)
         return leaving
 

@@ -74,8 +74,8 @@ class Schedule:
     def _purge_some(self, now_ms: int) -> bool:
         """Remove a bounded number of them, to hold the lock for a moment only; return whether there may be more."""
         queue = self._queue
-        doomed: list[Transaction] = []
-        staying: list[QueueEntry] = []
+        expiring_units: list[Transaction] = []
+        deferred: list[QueueEntry] = []
         with queue.lock:
             expired = self.expiry.take_expired(now_ms, AT_ONCE)
             for entry in expired:
@@ -85,14 +85,14 @@ class Schedule:
                 ):
                     # Left alone while something else decides about it: the write of its unit,
                     # a coordinator, or the client that holds it.
-                    staying.append(entry)
+                    deferred.append(entry)
                     continue
                 if entry.state is MessageState.NOT_COMMITTED and unit is not None and unit.expired_rolls_back:
-                    doomed.append(unit)
+                    expiring_units.append(unit)
                 queue.expire(entry)
-            self.expiry.put_back(staying)
+            self.expiry.put_back(deferred)
         # Without the queue's lock: the unit's lock comes first, and its rollback takes those of all its queues.
-        for unit in doomed:
+        for unit in expiring_units:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
         return len(expired) == AT_ONCE
 

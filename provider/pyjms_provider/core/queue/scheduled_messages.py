@@ -29,18 +29,18 @@ def is_expired(reference: MessageReference, now_ms: int) -> bool:
 class ExpiryIndex:
     """The messages that can expire, the next one first. Settled ones are dropped when they outnumber the others."""
 
-    __slots__ = ("_gone", "_heap", "_staying", "due_ms")
+    __slots__ = ("_absent_count", "_deferred", "_heap", "due_ms")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, QueueEntry]] = []
-        self._staying: list[QueueEntry] = []
+        self._deferred: list[QueueEntry] = []
         """Messages that have expired, and had to stay at the last check."""
-        self._gone = 0
+        self._absent_count = 0
         self.due_ms: int | None = None
         """The time of the next call that was scheduled; None: none."""
 
     def __len__(self) -> int:
-        return len(self._heap) + len(self._staying)
+        return len(self._heap) + len(self._deferred)
 
     def add(self, entry: QueueEntry) -> bool:
         """Add a message that can expire; return True if an earlier call must be scheduled."""
@@ -55,24 +55,24 @@ class ExpiryIndex:
     def forget_one(self) -> None:
         """Count a message that can expire and has left the channel in another way."""
         # Finding one in a heap costs as much as clearing all, so absent ones are counted, and cleared together.
-        self._gone += 1
+        self._absent_count += 1
         # When they are the majority: clearing then costs each message a constant part.
-        if self._gone > _SPARE and self._gone * 2 > len(self):
-            self._staying = [entry for entry in self._staying if entry.state is not MessageState.ABSENT]
+        if self._absent_count > _SPARE and self._absent_count * 2 > len(self):
+            self._deferred = [entry for entry in self._deferred if entry.state is not MessageState.ABSENT]
             self._heap = [item for item in self._heap if item[2].state is not MessageState.ABSENT]
             heapify(self._heap)
-            self._gone = 0
+            self._absent_count = 0
 
     def put_back(self, entries: Iterable[QueueEntry]) -> None:
         """Keep expired messages that must stay for now; no call is scheduled for them."""
         # Beside the heap: on top of it they would be found and put back again and again in one call.
-        self._staying += entries
+        self._deferred += entries
 
     def rewind(self) -> None:
         """Have `take_expired` return the messages that were put back, too."""
-        for entry in self._staying:
+        for entry in self._deferred:
             heappush(self._heap, (entry.reference.expiration_ms, entry.reference.id, entry))
-        self._staying = []
+        self._deferred = []
 
     def take_expired(self, now_ms: int, most: int) -> list[QueueEntry]:
         """Remove and return up to `most` expired messages of the channel, and compute the time of the next call."""
@@ -82,7 +82,7 @@ class ExpiryIndex:
         while heap and len(expired) < most and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
             entry = heappop(heap)[2]
             if entry.state is MessageState.ABSENT:
-                self._gone -= 1
+                self._absent_count -= 1
             else:
                 expired[entry] = None
         self.due_ms = heap[0][0] if heap else None

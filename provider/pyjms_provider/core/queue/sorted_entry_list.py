@@ -39,7 +39,7 @@ Place: TypeAlias = tuple[SortValue, int]
 _SPARE: Final = 64
 
 
-class _Turn:
+class _ScanPosition:
     """The scan position of one consumer."""
 
     __slots__ = ("behind", "higher_priority", "passed", "read")
@@ -58,28 +58,28 @@ class _Turn:
 class SortedBlockedMessages:
     """The scan positions of all consumers of one sorted queue that have passed over messages."""
 
-    __slots__ = ("_came", "_forgotten", "_turns")
+    __slots__ = ("_forgotten", "_positions", "_recorded")
 
     def __init__(self) -> None:
-        self._turns: dict[object, _Turn] = {}
-        self._came: list[Place] = []
+        self._positions: dict[object, _ScanPosition] = {}
+        self._recorded: list[Place] = []
         """The places recorded while there were scan positions, after the first `_forgotten` ones."""
         self._forgotten = 0
 
-    def note(self, place: Place, many: int) -> None:
+    def record(self, place: Place, many: int) -> None:
         """Record that a message was added or returned at this place, or that it is free for all consumers; `many`: the length of the queue."""
         # No consumer has passed anything, so no consumer must look again.
-        if not self._turns:
+        if not self._positions:
             return
         # Longer than the queue: reading all of it again is cheaper than reading this list.
-        if len(self._came) > 2 * many + _SPARE:
-            self._forgotten += len(self._came)
-            self._came = []
-        self._came.append(place)
+        if len(self._recorded) > 2 * many + _SPARE:
+            self._forgotten += len(self._recorded)
+            self._recorded = []
+        self._recorded.append(place)
 
     def forget(self, consumer: object) -> None:
         """Drop the scan position of a consumer, if it has one. May be repeated."""
-        self._turns.pop(consumer, None)
+        self._positions.pop(consumer, None)
 
     def find(
         self,
@@ -95,9 +95,9 @@ class SortedBlockedMessages:
 
         `entries`: the messages by their sequence numbers; `higher_priority` as in `BlockedMessages`.
         """
-        turn = self._turn_of(consumer, frozenset(higher_priority))
-        self._read_on(turn, entries)
-        behind = turn.behind
+        position = self._position_of(consumer, frozenset(higher_priority))
+        self._read_on(position, entries)
+        behind = position.behind
         while behind:
             entry = entries.get(behind[0][1])
             if entry is not None:
@@ -108,36 +108,38 @@ class SortedBlockedMessages:
                     return bisect_left(places, behind[0], head)
             # After the check: on `UNFINISHED` the next call begins with it.
             heappop(behind)
-        first = head if turn.passed is None else bisect_right(places, turn.passed, head)
+        first = head if position.passed is None else bisect_right(places, position.passed, head)
         for index in range(first, len(places)):
             if not looks:
                 return UNFINISHED
             looks -= 1
             if permits(entries[places[index][1]]):
                 return index
-            turn.passed = places[index]
+            position.passed = places[index]
         return None
 
-    def _turn_of(self, consumer: object, higher_priority: frozenset[Cursor | None]) -> _Turn:
-        turn = self._turns.get(consumer)
+    def _position_of(self, consumer: object, higher_priority: frozenset[Cursor | None]) -> _ScanPosition:
+        position = self._positions.get(consumer)
         # A consumer of higher priority that was removed may have been the only reason to skip messages;
         # or this one has missed a dropped part of the list.
-        if turn is None or not turn.higher_priority <= higher_priority or turn.read < self._forgotten:
-            turn = self._turns[consumer] = _Turn(self._forgotten + len(self._came))
-        turn.higher_priority = higher_priority
-        return turn
+        if position is None or not position.higher_priority <= higher_priority or position.read < self._forgotten:
+            position = self._positions[consumer] = _ScanPosition(self._forgotten + len(self._recorded))
+        position.higher_priority = higher_priority
+        return position
 
-    def _read_on(self, turn: _Turn, entries: Mapping[int, QueueEntry]) -> None:
-        fresh = self._came[turn.read - self._forgotten :]
-        if turn.passed is not None:
+    def _read_on(self, position: _ScanPosition, entries: Mapping[int, QueueEntry]) -> None:
+        fresh = self._recorded[position.read - self._forgotten :]
+        if position.passed is not None:
             for place in fresh:
                 # The scan reaches later places in any case.
-                if place <= turn.passed:
-                    heappush(turn.behind, place)
-        turn.read += len(fresh)
+                if place <= position.passed:
+                    heappush(position.behind, place)
+        position.read += len(fresh)
         # Most of these are absent, or listed twice.
-        if len(turn.behind) > 2 * len(entries) + _SPARE:
-            turn.behind = sorted({place for place in turn.behind if place[1] in entries})  # sorted, and so a heap
+        if len(position.behind) > 2 * len(entries) + _SPARE:
+            position.behind = sorted(
+                {place for place in position.behind if place[1] in entries}
+            )  # sorted, and so a heap
 
 
 def sort_value(value: Stored) -> SortValue:
@@ -166,7 +168,7 @@ class SortedCursor(Cursor):
 class SortedQueueEntryList:
     """The available messages of one queue that is sorted by a property."""
 
-    __slots__ = ("_cursors", "_entries", "_head", "_last", "_places", "_turns", "_value_of")
+    __slots__ = ("_blocked", "_cursors", "_entries", "_head", "_last", "_places", "_value_of")
 
     def __init__(self, value_of: Callable[[QueueEntry], SortValue]) -> None:
         """`value_of` returns the sort value of a message in the queue, which never changes."""
@@ -176,7 +178,7 @@ class SortedQueueEntryList:
         self._entries: dict[int, QueueEntry] = {}
         self._last = 0
         self._cursors: SharedCursors[SortedCursor] = SharedCursors()
-        self._turns = SortedBlockedMessages()
+        self._blocked = SortedBlockedMessages()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -232,7 +234,7 @@ class SortedQueueEntryList:
         self._entries[entry.sequence] = entry
         # From `head` on: places before it are empty.
         insort(self._places, place, self._head)
-        self._turns.note(place, len(self._entries))
+        self._blocked.record(place, len(self._entries))
         for cursor in self._cursors.values():
             heappush(cursor.candidates, place)
             # The heap of a selector that matches little would grow with all messages ever added;
@@ -285,7 +287,7 @@ class SortedQueueEntryList:
         self._places = []
         self._head = 0
         self._entries = {}
-        self._turns = SortedBlockedMessages()
+        self._blocked = SortedBlockedMessages()
         for cursor in self._cursors.values():
             cursor.candidates.clear()
         return entries
@@ -383,7 +385,7 @@ class SortedQueueEntryList:
 
         Returns `UNFINISHED` after about `looks` checks; the scan position is kept.
         """
-        found = self._turns.find(self._places, self._head, self._entries, consumer, higher_priority, permits, looks)
+        found = self._blocked.find(self._places, self._head, self._entries, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
             return found
         entry = self._entries[self._places[found][1]]
@@ -394,11 +396,11 @@ class SortedQueueEntryList:
         """Have all consumers look again at messages that were reserved for others, as far as these are available."""
         for entry in entries:
             if self.holds(entry):
-                self._turns.note((self._value_of(entry), entry.sequence), len(self._entries))
+                self._blocked.record((self._value_of(entry), entry.sequence), len(self._entries))
 
     def forget_scan(self, consumer: object) -> None:
         """Drop the scan position of a consumer without a selector, as it must look at all again or has ended. May be repeated."""
-        self._turns.forget(consumer)
+        self._blocked.forget(consumer)
 
     def peek(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
