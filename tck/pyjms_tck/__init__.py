@@ -1,6 +1,6 @@
-"""The conformance suite of JMS 1.1: judges any provider that the API reaches, requirement by requirement.
+"""The conformance suite of JMS 1.1: judges any JMS provider, requirement by requirement.
 
-`catalogue` has the requirements as data, `suite` the tests that cite them, `profile` what a provider's author tells of
-the provider, `fixtures` what tests stand on. The command is ``pyjms-tck``; ``pytest --pyargs pyjms_tck --jms-url URL``
+`catalogue` has the requirements as data, `suite` the tests that cite them, `profile` the facts that a provider's author
+states, `fixtures` the fixtures of the tests. The command is ``pyjms-tck``; ``pytest --pyargs pyjms_tck --jms-url URL``
 runs the same tests.
 """

@@ -1,4 +1,4 @@
-"""Threads of conformance tests: what they return or raise comes back to the test, which never waits for ever."""
+"""Threads of conformance tests: their results and errors are returned to the test, which never waits for ever."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _Result = TypeVar("_Result")
 
 
 class Background(Generic[_Result]):
-    """One call that runs on a thread of its own from the moment it is made."""
+    """One call that runs on its own thread from the construction on."""
 
     def __init__(self, work: Callable[[], _Result], patience_s: float) -> None:
-        """patience_s: how long `result` waits unless told, in seconds."""
+        """patience_s: the default time limit of `result`, in seconds."""
         self._work = work
         self._patience_s = patience_s
         self._ended = Event()
         self._results: list[_Result] = []
         self._error: BaseException | None = None
-        # A daemon: a provider that keeps it for ever must not keep the suite.
+        # A daemon: a provider that blocks it for ever must not block the suite.
         self._thread = Thread(target=self._run, name="pyjms-tck-background", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._results.append(self._work())
-        except BaseException as error:  # handed to the test, which decides
+        except BaseException as error:  # passed to the test, which decides
             self._error = error
         finally:
             self._ended.set()

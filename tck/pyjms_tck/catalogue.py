@@ -1,6 +1,6 @@
 """The requirements of JMS 1.1 as data: a TOML file for each chapter in the folder ``catalogue``, loaded and checked.
 
-Invariant: what `load_catalogue` returns is consistent. Ids are unique and begin with their section, features are
+Invariant: the result of `load_catalogue` is consistent. Ids are unique and begin with their section, features are
 capabilities of the SPI, and each requirement that cannot be tested says why.
 """
 
@@ -37,18 +37,18 @@ _ASSERTION = re.compile(r"(JMS:(SPEC|JAVADOC):\d+(\.\d+)*|(BOILDOWN|JMS11):[\w.]
 
 
 class CatalogueError(ValueError):
-    """The catalogue contradicts itself; the text names the file, the id and what to correct."""
+    """The catalogue contradicts itself; the text names the file, the id and the correction."""
 
 
 class Level(StrEnum):
     """How binding a requirement is."""
 
     REQUIRED = "required"
-    """Every provider owes it (or, with a feature, every provider that declares the feature)."""
+    """Every provider must fulfil it (or, with a feature, every provider that declares the feature)."""
     OPTIONAL = "optional"
-    """The specification leaves it to the provider whether to offer it; who does so owes it."""
+    """The provider may offer it; one that does must fulfil it."""
     UNDEFINED = "undefined"
-    """The specification leaves the behaviour open: it is recorded, and any of the permitted ways passes."""
+    """The specification leaves the behaviour open: it is recorded, and every permitted behaviour passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,10 @@ class Requirement:
     """What must hold, in our own words."""
     level: Level
     hint: str
-    """What to check when it fails."""
+    """What to check after a failure."""
     chapter: int
     feature: str | None = None
-    """The name of the `Capability` that a provider must declare to be judged, or None."""
+    """The name of the `Capability` that makes a provider subject to it, or None."""
     assertions: tuple[str, ...] = ()
     """The official assertion ids that it covers."""
     testable: bool = True
@@ -119,7 +119,7 @@ def read_catalogue(folder: Traversable) -> Catalogue:
 
 
 def order_of(id: str) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
-    """Return what sorts ids as a reader expects: 3.4.2 before 3.4.10, ``-z`` before ``-aa``, ``-a2`` before ``-a10``."""
+    """Return a sort key for ids: 3.4.2 before 3.4.10, ``-z`` before ``-aa``, ``-a2`` before ``-a10``."""
     section, _, rest = id.partition("-")
     words = re.findall(r"\d+|\D+", rest)
     return tuple(int(part) for part in section.split(".")), tuple(
@@ -166,7 +166,7 @@ def _requirement(table: dict[str, Any], chapter: int, where: str) -> Requirement
 
 
 def _problem(table: dict[str, Any], chapter: int) -> str | None:
-    """Return what is wrong with the values of a requirement whose keys and types are right."""
+    """Return an error in the values of a requirement whose keys and types are right."""
     match = _ID.fullmatch(table["id"])
     if match is None or match["section"] != table["section"]:
         return f"an id is the section, a dash, and letters, such as {table['section']}-a"
@@ -185,24 +185,24 @@ def _problem(table: dict[str, Any], chapter: int) -> str | None:
     return None
 
 
-# Which requirements a run is about: by id, section, chapter, feature, level, or official assertion. Pure.
-#
-# The contract tests of the SPI are selected in the same way: by id, or by part, which is what they have in place of a section.
+# The selection of requirements for a run: by id, section, chapter, feature, level, or official assertion. Pure. The
+# contract tests of the SPI are selected in the same way: by id, or by part, which replaces the section.
 
 _CONTRACT_PART = "_suite"
-"""How the section of a contract test ends: it is the name of its module."""
+"""The end of a contract test's section: the name of its module."""
 
 
 class SelectionError(ValueError):
-    """A selection matches nothing; the text says what can be written."""
+    """A selection matches nothing; the text says what is possible."""
 
 
 def select(catalogue: Catalogue, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of what matches one of `wanted`, in the order of the catalogue; nothing wanted: all.
+    """Return the ids of the requirements that match one of `wanted`, in the order of the catalogue; all if `wanted` is
+    empty.
 
     ``3.4.1-a`` is an id, ``3.4`` a section with all below it, ``3`` a chapter, ``TOPICS`` a feature, ``required`` a
-    level, ``JMS:SPEC:2`` an official assertion, ``closing`` a part of the contract of the SPI. Raises `SelectionError` for
-    what matches nothing.
+    level, ``JMS:SPEC:2`` an official assertion, ``closing`` a part of the contract of the SPI. Raises `SelectionError`
+    for a text that matches nothing.
     """
     wanted = tuple(wanted)
     found: set[str] = set()
@@ -215,7 +215,7 @@ def select(catalogue: Catalogue, wanted: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_selected(requirement: Requirement, wanted: Iterable[str]) -> bool:
-    """Return whether one of `wanted` matches a requirement; nothing wanted: all are."""
+    """Return whether one of `wanted` matches a requirement; an empty `wanted` matches all."""
     wanted = tuple(wanted)
     return not wanted or any(_matches(requirement, text) for text in wanted)
 

@@ -1,7 +1,7 @@
-"""How conformance tests compare: each failure says what was looked at, what was expected, and what was seen.
+"""Comparisons of conformance tests: each failure has the subject, the expected value, and the actual one.
 
-`expect` and `expect_error` judge one thing; `Checks` judges many and tells of all that are wrong at once, so that one
-run shows whether a table is wrong in one cell or in all.
+`expect` and `expect_error` check one thing; `Checks` checks many and reports all failures together, so that one run
+shows whether a table is wrong in one cell or in all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class CheckError(AssertionError):
-    """A check that failed. The text has all; reports show `expected` beside `seen`."""
+    """A check that failed. The text has all details; reports show `expected` beside `seen`."""
 
     def __init__(self, text: str, expected: str, seen: str) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class CheckError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """That a call raised."""
+    """The exception that a call raised."""
 
     error: Exception
 
@@ -52,12 +52,12 @@ class _Problem:
 
 
 def is_same(seen: object, wanted: object) -> bool:
-    """Whether `seen` is the value `wanted` as JMS has it: 1 is not true, 0.0 is not -0.0, and NaN is NaN."""
+    """Whether `seen` equals `wanted` as JMS values: 1 is not true, 0.0 is not -0.0, and NaN is NaN."""
     # Before the numbers: in Python a bool is an int, and True is equal to 1.
     if wanted is None or isinstance(wanted, bool):
         return seen is wanted
     if isinstance(wanted, float):
-        # By their bits, as 0.0 is equal to -0.0; only a NaN is right whichever bits it has.
+        # By their bits, as 0.0 equals -0.0 in Python; any NaN is right, whatever its bits.
         return isinstance(seen, float) and (
             struct.pack(">d", seen) == struct.pack(">d", wanted) or (math.isnan(seen) and math.isnan(wanted))
         )
@@ -82,7 +82,9 @@ def expect_error(what: str, kind: type[Exception], call: Callable[..., object], 
 
 
 class Checks:
-    """Several checks that all are made: ``with Checks() as check: check.same(...)`` fails at the end, if any is wrong."""
+    """A group of checks that are all made: ``with Checks() as check: check.same(...)`` fails at the end, if any is
+    wrong.
+    """
 
     def __init__(self) -> None:
         self.problems: list[_Problem] = []
@@ -97,7 +99,7 @@ class Checks:
         self._note(_no_error(what, kind, call, arguments))
 
     def gives(self, what: str, wanted: object, call: Callable[..., object], *arguments: object) -> None:
-        """As `same`, for what `call(*arguments)` returns; an exception of it is a problem like any other."""
+        """As `same`, for the result of `call(*arguments)`; an exception counts as a failure, too."""
         self.same(what, attempt(call, *arguments), wanted)
 
     def _note(self, problem: _Problem | None) -> None:
@@ -111,7 +113,7 @@ class Checks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What a test raised tells more than the checks before it.
+        # An exception of the test says more than the checks before it.
         if error is not None:
             return
         # A loop over an empty table would pass otherwise.
@@ -152,7 +154,7 @@ def _no_error(
 
 
 def attempt(call: Callable[..., object], *arguments: object) -> object:
-    """Return what ``call(*arguments)`` returns, or `Raised` with the exception that it raised."""
+    """Return the result of ``call(*arguments)``, or `Raised` with its exception."""
     try:
         return call(*arguments)
     except Exception as error:

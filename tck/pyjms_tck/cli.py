@@ -1,4 +1,4 @@
-"""The command ``pyjms-tck``. What judges needs the extra `tck`; what lists requirements and compares reports does not."""
+"""The command ``pyjms-tck``. Judging needs the extra `tck`; listing requirements and comparing reports do not."""
 
 from __future__ import annotations
 

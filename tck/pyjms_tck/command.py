@@ -36,20 +36,20 @@ MISSING_EXTRA = (
 
 
 class Exit(IntEnum):
-    """What the exit code of the command says."""
+    """The exit codes of the command."""
 
     CONFORMS = 0
     """Nothing failed. For diff: nothing got worse."""
     FAILED = 1
     """A requirement failed. For diff: one got worse."""
     USAGE = 2
-    """What was asked for cannot be done; the text says why."""
+    """The request cannot be done; the text says why."""
     UNREACHABLE = 3
-    """The provider could not be connected to."""
+    """The connection to the provider failed."""
     GIVEN_UP = 4
     """The provider hung so often that the run was ended."""
     WAIVED = 5
-    """Nothing failed, but the profile waives what JMS 1.1 asks of every provider."""
+    """Nothing failed, but the profile waives a requirement for every provider."""
 
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ _LEAST_MS = 100
 
 
 def _time_limit_s(text: str) -> float:
-    """Return how long a test may take, in seconds. Raises `typer.BadParameter`."""
+    """Return the time limit of a test, in seconds. Raises `typer.BadParameter`."""
     limit_ms = span_ms(text)
     if limit_ms < _LEAST_MS:
         raise typer.BadParameter(f"{text} is too short for any test; the least is {_LEAST_MS}ms")
@@ -207,12 +207,12 @@ def _judge(
     for file in (json_file, html_file, junit_file):
         if file is not None:
             try:
-                # Before the run: a report that cannot be written is told in the first second, not after minutes.
+                # Before the run: an unwritable report is reported in the first second, not after minutes.
                 check_can_write(file)
             except OSError as error:
                 _refuse(f"{file} cannot be written: {error}")
     try:
-        # On standard error: standard output has the report alone.
+        # On standard error: standard output is for the report alone.
         with LiveProgress(Console(stderr=True)) as progress:
             report = asyncio.run(_awaited(judge(task, progress)))
     except KeyboardInterrupt:
@@ -220,7 +220,7 @@ def _judge(
         sys.exit(INTERRUPTED)
     except asyncio.CancelledError:
         typer.echo("pyjms-tck: ended by SIGTERM", err=True)
-        # As a shell tells of a process that a signal has ended.
+        # the shell's code for a process that a signal has ended
         sys.exit(128 + SIGTERM)
     except SelectionError as error:
         _refuse(str(error))
@@ -240,7 +240,7 @@ def _check_can_judge() -> None:
 
 
 def _write(console: Console, file: Path, text: str) -> bool:
-    """Write a report and say where it is, or why there is none: the others are written still."""
+    """Write a report and say where it is, or why there is none: the other reports are still written."""
     try:
         write_whole(file, text)
     except OSError as error:
@@ -254,7 +254,7 @@ async def _awaited(report: Awaitable[Report]) -> Report:
     """Return `report`. SIGTERM, which CI sends, ends the run as Ctrl-C does: with its processes and its folder."""
     task = asyncio.current_task()
     assert task is not None
-    with suppress(NotImplementedError, RuntimeError):  # on Windows; on another thread than the main one
+    with suppress(NotImplementedError, RuntimeError):  # on Windows, or outside of the main thread
         asyncio.get_running_loop().add_signal_handler(SIGTERM, task.cancel)
     return await report
 

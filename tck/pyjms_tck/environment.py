@@ -1,4 +1,4 @@
-"""One provider under test, as this process sees it: its profile, what it says of itself, and all waiting."""
+"""One provider under test in this process: its profile, its declared facts, and all waiting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a provider says of itself when it is connected to."""
+    """The facts that a provider declares once connected."""
 
     name: str
     version: str
@@ -38,7 +38,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """How long to wait, in milliseconds: for something that must come, and for what must not come."""
+    """Waiting times, in milliseconds: for expected events, and to show that an event does not happen."""
 
     something_ms: int
     nothing_ms: int
@@ -55,27 +55,29 @@ class Waits:
             pause.wait(0.005)
 
     def pause(self) -> None:
-        """Let `nothing_ms` pass: whatever must not happen had its chance."""
+        """Wait `nothing_ms`, for events that must not happen."""
         Event().wait(self.nothing_ms / 1000)
 
 
 class Environment:
-    """The provider at `url`, administered through `profile`. Names that it makes are used by no other run."""
+    """The provider at `url`, administered through `profile`. The names that it generates are unique to this run."""
 
     def __init__(self, url: str, profile: Profile) -> None:
         self.url = url
         self.profile = profile
         profile.url = url
-        # Process and random part: several workers, and runs that follow each other, use one broker.
+        # Process and random part: several workers, and successive runs, use one broker.
         self._run = f"{os.getpid():x}{uuid4().hex[:6]}"
         self._numbers = count(1)
         self._facts: Facts | None = None
 
     def factory(self, kind: type[_Factory], **options: object) -> _Factory:
-        """Return a factory for the provider, with the profile's credentials and options, of the class that it has for `kind`."""
+        """Return a factory for the provider, with the profile's credentials and options, of the profile's class for
+        `kind`.
+        """
         made = cast("type[_Factory]", self.profile.factories.get(kind, kind))
         given = {"user_name": self.profile.user_name, "password": self.profile.password, **self.profile.options}
-        # The test's own options come last, so they win over those of the profile.
+        # The test's own options come last, so they override the profile's.
         return made(self.url, **{**given, **options})
 
     @property
@@ -86,9 +88,9 @@ class Environment:
 
     @property
     def facts(self) -> Facts:
-        """What the provider says of itself; the first call connects. Raises JMSException."""
+        """The provider's declared facts; the first call connects. Raises JMSException."""
         if self._facts is None:
-            # Only at the first question: pytest makes the environment before it knows whether any test is collected.
+            # Only at the first use: pytest creates the environment before it knows whether any test is collected.
             with self.factory(ConnectionFactory).create_connection() as connection:
                 about = connection.meta_data
                 self._facts = Facts(
@@ -109,5 +111,5 @@ class Environment:
         return Waits(something_ms=self.profile.something_ms, nothing_ms=nothing_ms)
 
     def make_name(self, prefix: str) -> str:
-        """Return a name that no other test and no other run uses: for destinations, client identifiers, subscriptions."""
+        """Return a unique name for destinations, client identifiers and subscriptions."""
         return f"{prefix}_{self._run}_{next(self._numbers)}"

@@ -1,7 +1,7 @@
-"""The fixtures that conformance tests stand on. All that a test opens through them is closed when it ends.
+"""The fixtures of conformance tests. Everything that a test opens through them is closed at its end.
 
-Destinations, client identifiers and subscriptions get names that no other test uses, so tests may run in any order,
-at the same time, and on a provider that keeps what an earlier run left.
+Destinations, client identifiers and subscriptions get names that no other test uses, so tests may run in any order, at
+the same time, and on a provider with data of an earlier run.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class RunBackground(Protocol):
     """The fixture `background`."""
 
     def __call__(self, work: Callable[[], _Result]) -> Background[_Result]:
-        """Call `work` on a thread; `.result()` waits for it, and raises what it raised."""
+        """Call `work` on a thread; `.result()` waits for it, and raises its exception."""
         ...
 
 
 @pytest.fixture
 def environment(pytestconfig: pytest.Config) -> Environment:
-    """The provider under test, for what no other fixture offers."""
+    """The provider under test, for data without a fixture of their own."""
     return pytestconfig.stash[ENVIRONMENT]
 
 
@@ -159,7 +159,7 @@ def connect(factory: ConnectionFactory) -> Iterator[Connect]:
 
 
 def _close(connection: Connection) -> None:
-    with suppress(JMSException):  # closing is judged by tests of its own
+    with suppress(JMSException):  # other tests judge closing
         connection.close()
 
 
@@ -196,16 +196,16 @@ def _made(
     delete: Callable[[str], None],
     find: Callable[[Session, str], Any],
 ) -> Iterator[Callable[[], Any]]:
-    """Lend what makes destinations: created and deleted by the profile, found by a session."""
+    """Yield a factory of destinations, which the profile creates and deletes, and a session looks up."""
     factory = environment.factory(ConnectionFactory)
     with ExitStack() as made:
 
         def make() -> Any:
             name = create(environment.make_name(prefix))
-            # Noted before the destination is looked up: where that fails, it is deleted all the same.
+            # Recorded before the look-up: if that fails, the destination is still deleted.
             made.callback(delete, name)
-            # A connection of its own: a session on the test's one would be its
-            # first use, after which no client identifier can be set (§4.3.2).
+            # A separate connection: a session on the test's connection would be its first use, after which no client
+            # identifier can be set (§4.3.2).
             with factory.create_connection() as connection:
                 return find(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), name)
 

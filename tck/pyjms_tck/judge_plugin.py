@@ -1,4 +1,6 @@
-"""What `plugin` registers when a provider is named: fixtures, selection, what is not supported, results, and what a failed test tells."""
+"""The part of `plugin` that is registered when a provider is named: fixtures, selection, unsupported tests, results,
+and descriptions of failures.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ PROPERTY = "pyjms_tck"
 """The user property of pytest's reports that has a `TestResult`, as data."""
 
 _LACKING = pytest.StashKey[str]()
-"""Why a test is not supported, as it was known before the run: no other test may be skipped."""
+"""Why a test is not supported, known before the run: no other test may be skipped."""
 _RESULT = pytest.StashKey[TestResult]()
 
 
@@ -59,7 +61,7 @@ def _features_of(item: pytest.Item) -> tuple[str, ...]:
 
 
 def test_name(item: pytest.Item) -> str:
-    """Return what reports call a test: its file below the suite, and its name."""
+    """Return a test's name in reports: its file below the suite, and its name."""
     path, _, name = item.nodeid.partition("::")
     return f"{path.rpartition('pyjms_tck/')[2].removeprefix('suite/')}::{name}"
 
@@ -75,7 +77,7 @@ class JudgePlugin:
         self._comparisons = comparisons
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Refuse unknown ids, keep what is selected, and mark what is not supported and how long each may take."""
+        """Refuse unknown ids, drop unselected tests, and mark unsupported tests and time limits."""
         judging = [item for item in items if requirements_of(item)]
         if not judging:
             return
@@ -88,15 +90,15 @@ class JudgePlugin:
         except (SelectionError, JMSException) as error:
             raise pytest.UsageError(str(error)) from error
         dropped = [item for item in judging if not selected & set(requirements_of(item))]
-        # In place: pytest goes on with the list that it has.
+        # In place: pytest continues with its own list.
         items[:] = [item for item in items if item not in set(dropped)]
         config.hook.pytest_deselected(items=dropped)
         for item in items:
             if reason := self.unsupported(item, catalogue, capabilities):
                 item.stash[_LACKING] = reason
                 item.add_marker(pytest.mark.skip(reason=f"not supported: {reason}"))
-            # For runs by pytest alone; the command's controller has a limit of its
-            # own, which also ends what hangs in C code.
+            # For runs by pytest alone; the command's controller has its own limit, which also ends tests that hang in C
+            # code.
             elif config.pluginmanager.hasplugin("timeout"):
                 item.add_marker(pytest.mark.timeout(self._environment.profile.limit_s))
 
@@ -114,15 +116,15 @@ class JudgePlugin:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Put the result of the test, which the worst of its phases decides, into the report of its last phase."""
+        """Put the result of the test, decided by the worst of its phases, into the report of its last phase."""
         report = yield
-        # Taken in each phase, so that a later phase does not show an earlier one's comparison.
+        # Removed in each phase, so that a later phase does not show an earlier one's comparison.
         compared = self._comparisons.take()
         if call.excinfo is not None and _RESULT not in item.stash:
             if _LACKING in item.stash:
                 item.stash[_RESULT] = _result(item, Outcome.NOT_SUPPORTED, reason=item.stash[_LACKING])
             else:
-                report.outcome = "failed"  # also where a test skips itself: what is not supported is declared before
+                report.outcome = "failed"  # also where a test skips itself: unsupported tests are declared before
                 item.stash[_RESULT] = _result(item, Outcome.FAILED, failure=describe(call.excinfo, report, compared))
         # With the last phase: setting up, the test and cleaning up may each fail, and a test has one result.
         if report.when == "teardown":
@@ -147,7 +149,7 @@ def _result(
 
 
 def _problems(item: pytest.Item, catalogue: Catalogue) -> Iterable[str]:
-    """Yield what is wrong with the marks of a test."""
+    """Yield the errors in the marks of a test."""
     for id in requirements_of(item):
         if id not in catalogue.requirements:
             yield f"{item.nodeid}: requirement {id} is not in the catalogue"
@@ -164,17 +166,17 @@ _TEXT_MAX = 600
 
 
 class Comparisons:
-    """A pytest plugin that keeps the comparison that failed last."""
+    """A pytest plugin that stores the last failed comparison."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str] | None = None
 
     def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> None:
-        """Keep what was expected and what was seen; pytest writes its own text."""
+        """Store the expected and the actual value; pytest writes its own text."""
         self._last = (_OPERATORS.get(op, f"{op} ") + _short(right), _short(left))
 
     def take(self) -> tuple[str, str] | None:
-        """Return expected and seen of the last comparison that failed, once."""
+        """Return and clear the expected and the actual value of the last failed comparison."""
         last, self._last = self._last, None
         return last
 
@@ -195,8 +197,8 @@ def _cut(text: str) -> str:
 def describe(
     error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport, compared: tuple[str, str] | None
 ) -> Failure:
-    """Return what to tell about `error`, which ended the phase of a test that `report` is about."""
-    import pytest  # only where tests run: the command lists and compares without it
+    """Return a description of `error`, which ended the phase of a test with the report `report`."""
+    import pytest  # only where tests run: the command lists and compares without pytest
 
     frames = [entry for entry in error.traceback if _is_ours(Path(str(entry.path)))] or [error.traceback[-1]]
     in_test = next((entry for entry in reversed(error.traceback) if _is_test_file(Path(str(entry.path)))), frames[-1])

@@ -1,7 +1,7 @@
 """The pytest plugin: ``pytest --pyargs pyjms_tck --jms-url URL``. Without ``--jms-url`` it registers marks, and no more.
 
-Tests whose requirements the provider does not support are skipped, with the reason; what came out of each test is put
-into pytest's reports, as `TestResult`, for whoever gathers them.
+Tests whose requirements the provider does not support are skipped, with the reason; the outcome of each test is put
+into pytest's reports, as `TestResult`, for the controller.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
 
-# Before anything imports them: failed assertions tell what they compared.
+# Before the first import: then failed assertions show the compared values.
 pytest.register_assert_rewrite("pyjms_tck.spi", "pyjms_tck.suite")
 
 _MARKS = (
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks and, when a provider is named, all that judges it."""
+    """Register the marks and, when a provider is named, the plugin that judges it."""
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
     if config.getoption("--jms-url"):

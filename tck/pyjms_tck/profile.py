@@ -1,4 +1,4 @@
-"""What the suite must know of a provider besides its URL. Authors subclass `Profile` in a file of their own.
+"""The suite's facts about a provider besides its URL. Authors subclass `Profile` in a file of their own.
 
     # profile.py
     from pyjms_tck.profile import Profile
@@ -31,11 +31,13 @@ from pyjms_tck.catalogue import load_catalogue
 __all__ = ["Profile", "ProfileError", "load_profile"]
 
 _OF_CONTRACT: Final = re.compile(r"[a-z]+(-[a-z0-9]+)*")
-"""How ids of the contract of the SPI are written, for which a profile may serve, too."""
+"""The form of ids of the SPI's contract, to which a profile may refer, too."""
 
 
 _NEAR: Final = 0.75
-"""How alike a name is to one of `Profile` that was meant: two letters the other way round in a word of five are 0.8."""
+"""The similarity above which an unknown name counts as a misspelt one of `Profile`: two swapped letters in a word of
+five are 0.8.
+"""
 
 
 class ProfileError(ValueError):
@@ -43,14 +45,14 @@ class ProfileError(ValueError):
 
 
 class Profile:
-    """Facts about one provider, and how to administer it. Made once in each process that runs tests."""
+    """Facts about one provider, and its administration. Created once in each process that runs tests."""
 
     url: str = ""
     """The URL under test. The suite sets it before it calls any method."""
     title: str | None = None
-    """What reports call the provider; None: its URL, without credentials and options."""
+    """The provider's name in reports; None: its URL, without credentials and options."""
     user_name: str | None = None
-    """The user that the tests connect as; None: no credentials."""
+    """The user of the tests; None: no credentials."""
     password: str | None = None
     wrong_credentials: tuple[str, str] | None = None
     """A user name and a password that must be refused; None: the provider checks none."""
@@ -58,20 +60,22 @@ class Profile:
     """Keyword arguments for `pyjms.ConnectionFactory`."""
     factories: Mapping[type[ConnectionFactory], type[ConnectionFactory]] = MappingProxyType({})
     """Factories to test in place of those of pyjms, as for another implementation of its API:
-    ``{pyjms.ConnectionFactory: OurFactory}``. What is not named stays as it is."""
+    ``{pyjms.ConnectionFactory: OurFactory}``. Others are not replaced."""
     unsupported: Mapping[str, str] = MappingProxyType({})
-    """What the provider does not offer, with the reason: names of features, sections, or ids of requirements."""
+    """The features that the provider does not offer, with the reason: names of features, sections, or ids of
+    requirements.
+    """
     something_ms: int = 10_000
-    """How long to wait for something that must come, in milliseconds. Long: it ends at once where all is well."""
+    """How long to wait for an expected event, in milliseconds. Long: the wait ends with the event."""
     nothing_ms: int | None = None
-    """How long to wait for something that must not come, in milliseconds. None: 50 for a broker in the same process,
-    300 for any other."""
+    """How long to wait to show that an event does not happen, in milliseconds. None: 50 for a broker in the same
+    process, 300 otherwise."""
     limit_s: float = 30.0
-    """How long one test may take, in seconds; then it has failed."""
+    """The time limit of one test, in seconds."""
     chaos_ms: int = 2_000
-    """How long each of the two runs of the chaos chapter takes, in milliseconds. With more, give `limit_s` more, too."""
+    """The duration of each of the two runs of the chaos chapter, in milliseconds. If it grows, `limit_s` must, too."""
     parallel: int = 2
-    """How many processes may run tests at the same time; 1: one after the other."""
+    """The maximum number of processes that run tests at the same time; 1: one after the other."""
 
     def create_queue(self, name: str) -> str:
         """Create an empty queue and return its name, which may differ from `name`. Default: the provider does so."""
@@ -109,7 +113,7 @@ def load_profile(path: Path | str | None) -> Profile:
         for kind in vars(_load(Path(path))).values()
         if isinstance(kind, type) and issubclass(kind, Profile) and kind is not Profile and not isabstract(kind)
     ]
-    # A file may import another profile and derive from it: the one from which no other derives is meant.
+    # A file may import another profile and derive from it: the class without subclasses is used.
     last = [kind for kind in kinds if not any(kind is not other and issubclass(other, kind) for other in kinds)]
     if len(last) != 1:
         names = ", ".join(kind.__name__ for kind in last) or "none"
@@ -121,7 +125,7 @@ def load_profile(path: Path | str | None) -> Profile:
 
 
 def _check_names(path: Path | str, kind: type[Profile]) -> None:
-    """Refuse a name that is nearly one of `Profile`: what is misspelt would be heeded by nobody."""
+    """Refuse a name that is nearly one of `Profile`: a misspelt one would be ignored."""
     known = [name for name in vars(Profile) if not name.startswith("_")]
     # Also the classes between: a profile may derive from another one.
     for above in kind.__mro__[: kind.__mro__.index(Profile)]:

@@ -1,6 +1,6 @@
-"""The marks of conformance tests: which requirements a test checks, and what it needs beyond their features.
+"""The marks of conformance tests: the requirements that a test checks, and other features that it needs.
 
-Ids and features are checked when tests are collected, so that all mistakes are told at once.
+Ids and features are checked when tests are collected, so that all mistakes are reported together.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def requirement(*ids: str) -> pytest.MarkDecorator:
 def needs(*features: str) -> pytest.MarkDecorator:
     """Mark a test that uses optional `features` (names of `pyjms.spi.Capability`) besides those of its requirements.
 
-    It is not run where one is missing. Not needed for topics when the test uses the fixture `topic` or `make_topic`,
-    nor for the fixture `restart_broker`. Fits `pytest.param(..., marks=needs("TOPICS"))`, too.
+    It is not run if one is missing. The mark is not needed for topics when the test uses the fixture `topic` or
+    `make_topic`, nor for the fixture `restart_broker`. Fits `pytest.param(..., marks=needs("TOPICS"))`, too.
     """
     return pytest.mark.needs(*features)
 

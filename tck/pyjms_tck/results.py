@@ -1,4 +1,4 @@
-"""What came out: of a test, of a requirement, of a run. Facts only, with their form as JSON.
+"""The results of a test, a requirement and a run. Data only, with their JSON form.
 
 The JSON has a fixed order and no times, so that two reports can be compared line by line.
 """
@@ -49,19 +49,19 @@ __all__ = [
 
 FORMAT = 1
 PROFILE_SAYS = "the profile says: "
-"""How the reason begins why something is not supported, when the profile waives its requirement, by id or section."""
+"""The start of the reason for an unsupported requirement, if the profile waives it, by id or section."""
 PROFILE_LACKS = "by the profile there is no "
-"""How it begins when the profile says that a feature is missing."""
+"""The start of the reason if the profile says that a feature is missing."""
 NOT_DECLARED = "the provider does not declare "
-"""How it begins when the provider does not claim the feature."""
+"""The start of the reason if the provider does not declare the feature."""
 NOT_RUN = "not run: "
-"""How `Failure.seen` begins when a run was given up before the test."""
+"""The start of `Failure.seen` for a test that a given-up run did not reach."""
 _NAMED_MAX = 8
-"""So many requirements a verdict names; of more it says how many."""
+"""The maximum number of requirements that a verdict names; of more it has only the number."""
 
 
 def writable(data: Any) -> Any:
-    r"""Return data of JSON whose texts can be written anywhere: a lone surrogate, as of a file name, becomes ``\udc80``."""
+    r"""Return JSON data whose texts can be written anywhere: a lone surrogate, as in a file name, becomes ``\udc80``."""
     if isinstance(data, str):
         return data if data.isascii() else data.encode("utf-8", "backslashreplace").decode()
     if isinstance(data, list):
@@ -72,11 +72,11 @@ def writable(data: Any) -> Any:
 
 
 class ReportError(ValueError):
-    """A file is no report of this suite; the text says what is wrong."""
+    """A file is no report of this suite; the text says why."""
 
 
 class Outcome(StrEnum):
-    """The four things that can be said of a requirement."""
+    """The four outcomes of a requirement."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -94,14 +94,14 @@ class Failure:
     where: str
     """File and line within the suite."""
     details: str
-    """The traceback, or where each thread stood."""
+    """The traceback, or the stacks of all threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """What came out of one test."""
+    """The result of one test."""
 
-    __test__ = False  # for pytest, which would collect it by its name
+    __test__ = False  # otherwise pytest would collect it by its name
 
     test: str
     requirements: tuple[str, ...]
@@ -110,16 +110,16 @@ class TestResult:
     """Why it is not supported."""
     failure: Failure | None = None
     observed: tuple[str, ...] = ()
-    """What the provider does where the specification leaves it open."""
+    """The provider's behaviour where the specification leaves it open."""
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as JSON has it, without what is empty."""
+        """Return it as JSON data, without empty values."""
         data = {key: value for key, value in asdict(self).items() if value not in (None, ())}
         return {**data, "outcome": self.outcome.value}  # a plain text: pytest-xdist passes no other classes on
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> TestResult:
-        """Return what `to_data` wrote."""
+        """Return the result that `to_data` wrote."""
         failure = data.get("failure")
         return cls(
             test=data["test"],
@@ -133,7 +133,7 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What came out for one requirement, and the tests that say so."""
+    """The outcome of one requirement, and its tests."""
 
     requirement: Requirement
     outcome: Outcome
@@ -148,23 +148,23 @@ class Judgement:
 
     @property
     def is_waived(self) -> bool:
-        """Whether the profile says that the provider does not do what JMS 1.1 asks of all providers."""
+        """Whether the profile waives a requirement for all providers."""
         return self._is_owed and (self.reason or "").startswith(PROFILE_SAYS)
 
     @property
     def is_unjudged(self) -> bool:
-        """Whether it is asked of all providers, and its tests could not be run here: the profile lacks the means."""
+        """Whether it is a requirement for all providers whose tests could not be run here: the profile lacks the means."""
         return self._is_owed and not (self.reason or "").startswith((PROFILE_SAYS, PROFILE_LACKS, NOT_DECLARED))
 
     @property
     def _is_owed(self) -> bool:
-        """Whether it was not judged although no feature excuses that."""
+        """Whether it was not judged although no missing feature excuses that."""
         required = self.requirement.level is Level.REQUIRED and self.requirement.feature is None
         return required and self.outcome is Outcome.NOT_SUPPORTED
 
     @property
     def was_run(self) -> bool:
-        """Whether a failure tells something about the provider, and not only that the run was given up."""
+        """Whether a failure concerns the provider, and not only the run that was given up."""
         return any(test.failure and not test.failure.seen.startswith(NOT_RUN) for test in self.failures)
 
     @property
@@ -175,10 +175,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFacts:
-    """Who was judged."""
+    """The judged provider."""
 
     title: str
-    """What the report calls the provider: its profile's title, or its URL without credentials and options."""
+    """The provider's name in the report: its profile's title, or its URL without credentials and options."""
     name: str
     version: str
     jms_version: str
@@ -194,7 +194,7 @@ class Report:
     suite_version: str
     provider: ProviderFacts
     selection: tuple[str, ...]
-    """What was asked for; empty: everything."""
+    """The selection; empty: everything."""
     chapters: Mapping[int, Chapter]
     judgements: tuple[Judgement, ...]
     given_up: str | None = None
@@ -202,13 +202,13 @@ class Report:
 
     @property
     def counts(self) -> Mapping[Outcome, int]:
-        """How many requirements came out how; all four are there."""
+        """The number of requirements for each of the four outcomes."""
         counted = Counter(judgement.outcome for judgement in self.judgements)
         return MappingProxyType({outcome: counted[outcome] for outcome in Outcome})
 
     @property
     def conforms(self) -> bool:
-        """Whether nothing failed, something passed, and nothing was waived that every provider owes."""
+        """Whether nothing failed, something passed, and no requirement for every provider was waived."""
         return self.has_passed and not self.waived
 
     @property
@@ -228,7 +228,7 @@ class Report:
 
     @property
     def lacking_features(self) -> tuple[str, ...]:
-        """The optional features that were not judged, because provider or profile do not claim them."""
+        """The optional features that were not judged, because provider or profile do not declare them."""
         declared = set(self.provider.capabilities)
         lacking = {
             judgement.requirement.feature
@@ -275,7 +275,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """Return the report that `to_json` wrote. Raises `ReportError`."""
+        """Return the report from the text of `to_json`. Raises `ReportError`."""
         try:
             data = writable(json.loads(text))
             if data["format"] != FORMAT:
@@ -354,7 +354,7 @@ FIXTURE_FEATURES: Mapping[str, str] = {"topic": "TOPICS", "make_topic": "TOPICS"
 ADMINISTRATION = "restart_broker"
 """The fixture, and the method of a profile, that restarts the broker."""
 CREDENTIALS = "wrong_credentials"
-"""The fixture, and the attribute of a profile, that has what the provider refuses."""
+"""The fixture, and the attribute of a profile, that has credentials to be refused."""
 NO_TEST = "the suite has no test for it"
 
 
@@ -401,10 +401,10 @@ def judge(
 ) -> tuple[Judgement, ...]:
     """Return a judgement for each requirement whose id is `selected`, in the order of the catalogue.
 
-    lacks: why the provider is not judged by a requirement, by its id, as `lacks_requirement` told before the run.
+    lacks: why the provider is not judged by a requirement, by its id, from `lacks_requirement` before the run.
     """
     by_id: dict[str, list[TestResult]] = {}
-    # In the order of their names: workers end in any order, and two reports must be comparable line by line.
+    # In the order of their names: workers end in any order, and reports must be comparable line by line.
     for result in sorted(results, key=lambda result: result.test):
         for id in result.requirements:
             by_id.setdefault(id, []).append(result)
@@ -421,7 +421,7 @@ def _judge(requirement: Requirement, tests: tuple[TestResult, ...], lack: str | 
     outcome, reason = Outcome.PASSED, None
     if not requirement.testable:
         outcome, reason = Outcome.NOT_TESTABLE, requirement.reason
-    # Before the tests: a requirement that the provider does not claim is not failed by a test of several requirements.
+    # Before the tests: a test of several requirements cannot fail one that the provider does not declare.
     elif lack:
         outcome, reason = Outcome.NOT_SUPPORTED, lack
     elif Outcome.FAILED in outcomes:
@@ -439,8 +439,8 @@ _ADDRESS = re.compile(r" (object )?at 0x[0-9A-Fa-f]+")
 
 
 def without_places(text: str) -> str:
-    """Return `text` without what differs between two runs or two machines: addresses of objects, paths of folders."""
-    # The package itself first: it may lie below the others, whose part of its path would be cut off before.
+    """Return `text` without the parts that differ between runs or machines: addresses of objects, paths of folders."""
+    # The package itself first: it may lie below the others, which would remove a part of its path.
     folders = (str(PACKAGE), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), sys.prefix, str(Path.cwd()))
     for folder in folders:
         short = "pyjms_tck/" if folder == str(PACKAGE) else ""

@@ -23,7 +23,7 @@ _SPI_HINT = "the docstrings of pyjms.spi.provider say what a provider owes; the 
 
 
 async def judge_provider(task: Task, listener: Listener) -> Report:
-    """Run the suite. Raises `RunRefusedError`, and `SelectionError` for what matches nothing."""
+    """Run the suite. Raises `RunRefusedError`, and `SelectionError` for a selection that matches nothing."""
     catalogue = load_catalogue()
     selected = select(catalogue, task.select)
     outcome = await run_pool(task, listener)
@@ -33,7 +33,7 @@ async def judge_provider(task: Task, listener: Listener) -> Report:
 async def judge_spi(task: Task, listener: Listener) -> Report:
     """Run the contract tests; each test is a requirement of its own. Raises as `judge_provider`."""
     wanted = set(select(contract_catalogue(), task.select))
-    # The processes know the catalogue of JMS alone, so they are asked for all.
+    # The processes know only the catalogue of JMS, so they run all contract tests.
     outcome = await run_pool(replace(task, select=()), listener, lambda test: _contract_id(test.test) in wanted)
     catalogue = _contract(outcome.collected.tests)
     results = tuple(replace(result, requirements=(_contract_id(result.test),)) for result in outcome.results)
@@ -42,7 +42,7 @@ async def judge_spi(task: Task, listener: Listener) -> Report:
 
 def contract_catalogue() -> Catalogue:
     """Return all contract tests, without a provider."""
-    # The contract tests are functions of pytest, so they are imported only where they are asked for.
+    # The contract tests are pytest functions, so they are imported only here.
     suite = import_module("pyjms_tck.spi.suite")
     return _contract(
         tuple(

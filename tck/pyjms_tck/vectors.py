@@ -16,17 +16,17 @@ from pyjms import types
 
 @cache
 def load(name: str) -> Any:
-    """Return the content of ``data/NAME.json``; one copy, not to be changed."""
+    """Return the content of ``data/NAME.json``; a shared copy that must not be changed."""
     return json.loads((resources.files("pyjms_tck") / "data" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def value_of_bits(bits: str) -> float:
-    """Return the number that has these bits, in hexadecimal: 8 digits for a float, 16 for a double."""
+    """Return the number with these bits, in hexadecimal: 8 digits for a float, 16 for a double."""
     # As bits: JSON has neither infinities nor NaN, and a decimal text may be rounded.
     return float(struct.unpack(">f" if len(bits) == 8 else ">d", bytes.fromhex(bits))[0])
 
 
-# The types of properties and body values: what Java calls them, how methods name them, and values at their limits.
+# The types of properties and body values: their Java names, their names in methods, and values at their limits.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class JavaType:
     """A type of values."""
 
     name: str
-    """As Java writes it: ``byte[]``."""
+    """Its name in Java: ``byte[]``."""
     word: str
-    """As methods of the API write it: ``Bytes`` in ``getBytes``."""
+    """Its name in methods of the API: ``Bytes`` in ``getBytes``."""
     kind: type
     """The class of values that an Object getter returns."""
     values: tuple[Any, ...]

@@ -487,7 +487,7 @@ def _delivery(row: Mapping[str, Any]) -> Event:
 LIVE_RULES = frozenset(
     {"redelivered-without-flag", "reordered", "reordered-shared", "after-expiry", "uncommitted-visible"}
 )
-"""The rules that can be decided before a run ends. Losses cannot, nor who has sent a message: its file may come late."""
+"""The rules that can be decided before a run ends. Losses cannot, nor can an unknown sender: its file may come late."""
 
 _NS_PER_S = 10**9
 _LISTED = 10_000  # of each rule: a run with more of them has been told enough
@@ -504,15 +504,13 @@ def watch(
     once: bool = False,
     without: Iterable[str] = (),
 ) -> StreamingQuery:
-    """Start a query that judges what is recorded into `directory`, and calls `tell` with each finding, once.
+    """Start a query that judges the recordings in `directory`, and calls `tell` with each finding, once.
 
-    state: a directory for the query's checkpoint and window; who starts again with it goes on where it ended, and may
-    be told again what the last files held.
-    horizon_s: how many seconds of the history stay in the window.
-    once: end when all files that are there have been judged.
-    without: rules to be left out.
-    Raises `OptionError` for a `state` that lies in `directory`, whose windows would be judged as recordings, and for one that has
-    windows and no checkpoint: another's, or of a checkpoint that was lost, which would be deleted.
+    state: a directory for the query's checkpoint and window; a new query with it continues at the end of the last one,
+    and may repeat the findings of the last files. horizon_s: how many seconds of the history stay in the window. once:
+    end when all files that are there have been judged. without: rules to be left out. Raises `OptionError` for a
+    `state` that lies in `directory`, whose windows would be judged as recordings, and for one that has windows and no
+    checkpoint: another's, or of a checkpoint that was lost, which would be deleted.
     """
     # The query reads its folder recursively: its own windows would be judged as recordings.
     _check_state(Path(state), str(directory))

@@ -10,7 +10,7 @@ from pyjms.spi.capability import Capability
 from pyjms_tck.catalogue import Level
 from pyjms_tck.results import Failure, Judgement, Outcome, Report, TestResult
 
-# The picture of a report: a bar for each chapter, in parts for the four outcomes, as inline SVG. Pure.
+# The chart of a report: a bar for each chapter, in parts for the four outcomes, as inline SVG. Pure.
 
 CSS_CLASSES = {
     Outcome.PASSED: "passed",
@@ -20,11 +20,11 @@ CSS_CLASSES = {
 }
 _WIDTH, _BAR_LEFT, _BAR_WIDTH, _ROW_HEIGHT, _BAR_HEIGHT = 900, 230, 560, 30, 18
 _PART_LEAST = 3.0
-"""Even one failed requirement among hundreds must be seen."""
+"""The minimum width: a single failed requirement among hundreds must be visible."""
 
 
 def picture(report: Report) -> str:
-    """Return the SVG text. Bars have one length, so that their parts are shares; the number stands beside them."""
+    """Return the SVG text. All bars have the same length, so their parts are shares; the number stands beside them."""
     rows = [(number, counts) for number in report.chapters if sum((counts := _counts(report, number)).values())]
     height = len(rows) * _ROW_HEIGHT
     bars = "".join(_bars_row(report, number, counts, index) for index, (number, counts) in enumerate(rows))
@@ -59,7 +59,7 @@ def _bars_row(report: Report, number: int, counts: dict[Outcome, int], index: in
 def _parts(counts: dict[Outcome, int], top: float) -> Iterator[str]:
     total = sum(counts.values())
     widths = {outcome: max(_PART_LEAST, count / total * _BAR_WIDTH) for outcome, count in counts.items() if count}
-    # Parts of least width make the sum longer than the bar, so all parts give way.
+    # Parts of minimum width make the sum longer than the bar, so all parts shrink.
     shrink = _BAR_WIDTH / sum(widths.values())
     left = float(_BAR_LEFT)
     for outcome, width in widths.items():
@@ -121,7 +121,7 @@ def _header(report: Report) -> str:
 
 
 def _verdict_outcome(report: Report) -> Outcome:
-    """Return the outcome that the verdict looks like."""
+    """Return the outcome that decides the verdict's colour."""
     if report.given_up or not report.has_passed:
         return Outcome.FAILED
     return Outcome.PASSED if report.conforms else Outcome.NOT_SUPPORTED

@@ -11,12 +11,12 @@ from pyjms_tck.results import Judgement, Outcome, Report
 
 
 def check_can_write(file: Path) -> None:
-    """Raise OSError, with a text for people, for what is seen before the run to be no place for a report."""
+    """Raise OSError, with a text for people, if `file` evidently cannot hold a report."""
     if not file.parent.is_dir():
         raise NotADirectoryError(f"there is no folder {file.parent}")
     if file.is_dir():
         raise IsADirectoryError("it is a folder")
-    # A report is written beside the old one and renamed, so the folder's right counts; a pipe is written to itself.
+    # A report is written to a new file and renamed, so the folder's permissions count; a pipe is written directly.
     if not os.access(file.parent if _is_replaced(file) else file, os.W_OK):
         raise PermissionError(
             f"there is no right to write {'in ' + str(file.parent) if _is_replaced(file) else 'to it'}"
@@ -24,14 +24,14 @@ def check_can_write(file: Path) -> None:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write `text`, so that an earlier report stays until this one is complete. Raises OSError."""
+    """Write `text`, so that an earlier report remains until this one is complete. Raises OSError."""
     data = text.encode()
     if not _is_replaced(file):
         file.write_bytes(data)
         return
     # A symbolic link stays one: its target is replaced.
     target = file.resolve()
-    # In the same folder: a rename to another file system is no single step.
+    # In the same folder: a rename to another file system is not atomic.
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         part.write_bytes(data)
@@ -41,11 +41,11 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def _is_replaced(file: Path) -> bool:
-    """Return whether `file` is an ordinary one, or none yet; a pipe or /dev/stdout is written to as it is."""
+    """Return whether `file` is an ordinary file, or does not exist; a pipe or /dev/stdout is written directly."""
     return file.is_file() or not file.exists()
 
 
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -1,4 +1,4 @@
-"""Reports on the terminal: a table by chapter, what failed and what to check, what was recorded, and differences."""
+"""Reports on the terminal: a table by chapter, failures and what to check, records, and differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyjms_tck.results import Judgement, Outcome, Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One requirement that came out differently."""
+    """A requirement with different outcomes."""
 
     id: str
     statement: str
@@ -34,21 +34,21 @@ class Change:
 
 
 def compare(before: Report, after: Report) -> tuple[Change, ...]:
-    """Return what changed, in the order of the second report; requirements that are gone come last.
+    """Return what changed, in the order of the second report; removed requirements come last.
 
-    Worse is: what passed does so no longer, what failed is no longer judged, and what fails is new. Of a requirement that was
-    not selected for one of the reports nothing can be said; see `left_out`.
+    A change is worse if a requirement no longer passes, failed and is no longer judged, or is new and fails.
+    Requirements selected for only one of the reports are not compared; see `left_out`.
     """
     return tuple(_changes(before, after))
 
 
 def left_out(before: Report, after: Report) -> int:
-    """Return how many requirements were selected for one of the reports only."""
+    """Return how many requirements were selected for only one of the reports."""
     return sum(1 for _ in _selected_once(before, after)) + sum(1 for _ in _selected_once(after, before))
 
 
 def _selected_once(here: Report, there: Report) -> Iterator[str]:
-    """Yield the ids of what `here` judges, and for `there` was not asked for."""
+    """Yield the ids that `here` judges and for which `there` was not asked."""
     known = {judgement.requirement.id for judgement in there.judgements}
     for judgement in here.judgements:
         requirement = judgement.requirement
@@ -98,11 +98,13 @@ STYLES = {
 FAILURES_SHOWN_MAX = 20
 TESTS_SHOWN_MAX = 2
 _HEAD_MAX = 24
-"""Longer ids, as those of the contract of the SPI, leave no room beside them on a terminal of 80 columns."""
+"""The maximum length of an id with text beside it: longer ones, as in the SPI's contract, leave no room on a terminal
+of 80 columns.
+"""
 
 
 def print_report(console: Console, report: Report) -> None:
-    """Print everything that a reader at a terminal wants to know."""
+    """Print the whole report for a reader at a terminal."""
     about = report.provider
     console.print()
     console.print(
@@ -143,7 +145,7 @@ def _failure(judgement: Judgement) -> RenderableType:
     requirement = judgement.requirement
     head = Text.assemble(("FAILED ", STYLES[Outcome.FAILED]), (requirement.id, "bold"))
     parts: list[RenderableType] = ["", _beside(head, requirement.statement)]
-    # A test that fails alike with several parameters is shown once: the reports in files name each.
+    # A test that fails alike with several parameters is shown once: the reports in files list each.
     unlike = dict.fromkeys(
         (test.failure.expected, test.failure.seen, test.failure.where) for test in judgement.failures if test.failure
     )
@@ -163,7 +165,7 @@ def _failure(judgement: Judgement) -> RenderableType:
 
 
 def _beside(head: Text, text: str) -> RenderableType:
-    """Return `text` beside its head, on as many lines as it needs; after it, where the head is long."""
+    """Return `text` beside its head, on as many lines as needed; below it, if the head is long."""
     if head.cell_len > _HEAD_MAX:
         return Text.assemble(head, f"  {printable(text)}")
     lines = Table.grid(padding=(0, 2, 0, 0))
@@ -209,7 +211,7 @@ def print_requirements(console: Console, requirements: Iterable[Requirement]) ->
 
 
 def print_changes(console: Console, changes: Iterable[Change], left_out: int = 0) -> None:
-    """Print what changed, what got worse first. `left_out`: so many requirements were selected for one of the reports only."""
+    """Print changes, the worse ones first. `left_out`: the number of requirements selected for only one of the reports."""
     changes = sorted(changes, key=lambda change: not change.is_worse)
     if left_out:
         console.print(

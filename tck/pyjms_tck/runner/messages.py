@@ -1,7 +1,7 @@
-"""What the processes of a run say to each other: one JSON object on a line.
+"""The messages between the processes of a run: one JSON object per line.
 
 A worker gets a `Job` when it starts. It answers `Collected` or `Refused`. Then it gets an `Order` for each test, and
-answers with the test's result; the end of its input ends it, whatever it is doing.
+answers with the test's result; the end of its input ends it at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyjms_tck.results import ProviderFacts, TestResult, writable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a worker is for."""
+    """The configuration of a worker."""
 
     url: str
     profile: str | None
@@ -29,23 +29,23 @@ class Job:
     target: str
     """The file or folder with the tests."""
     dump: str
-    """The file into which a worker writes where its threads stand when a test takes too long."""
+    """The file into which a worker writes the stacks of its threads when a test takes too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
     """One test, before it is run."""
 
-    __test__ = False  # for pytest, which would collect it by its name
+    __test__ = False  # otherwise pytest would collect it by its name
 
     test: str
     requirements: tuple[str, ...]
     statement: str
-    """What its docstring, or else its name, says."""
+    """The text of its docstring, or of its name."""
     module: str
-    """The last part of the name of its module."""
+    """The last part of its module's name."""
     unsupported: str | None
-    """Why it is not to be run, or None."""
+    """Why it must not be run, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +66,12 @@ class Refused:
 
     text: str
     is_unreachable: bool
-    """Whether the provider is at fault, and not what was asked for."""
+    """Whether the provider is at fault, and not the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Run this test, and dump where the threads stand when it takes longer than `limit_s`."""
+    """Run this test, and dump the stacks of all threads when it takes longer than `limit_s`."""
 
     test: str
     limit_s: float
@@ -81,7 +81,7 @@ Answer = Collected | Refused | TestResult
 
 
 def statement_of(function: object, name: str) -> str:
-    """Return what a test says of itself: the first paragraph of its docstring, or else its name."""
+    """Return the title of a test: the first paragraph of its docstring, or its name."""
     first = (getattr(function, "__doc__", None) or "").strip().partition("\n\n")[0]
     words = name.removeprefix("test_").replace("_", " ")
     return " ".join(first.split()) or f"{words[:1].upper()}{words[1:]}."
@@ -110,17 +110,17 @@ def answer_from_line(line: str | bytes) -> Answer:
 
 
 _FAREWELL_S = 3.0
-"""How long after the last order a worker may take to end by itself, in seconds; less than its controller would wait."""
+"""The time in which a worker must end after the last order, in seconds; less than its controller would wait."""
 
 
 class Orders:
-    """The lines on `source`, for one thread. Once they have ended, so does the process, even if a test hangs in it."""
+    """The lines of `source`, for one thread. After the last one the process ends, even if a test hangs."""
 
     def __init__(self, source: RawIOBase) -> None:
-        """`source` is read without a buffer, which a thread that reads for ever could not give back at the end."""
+        """`source` is read without a buffer, whose lock a reading thread would hold for ever at the end."""
         self._source = source
         self._lines: SimpleQueue[bytes] = SimpleQueue()
-        # On a thread of its own: the end of the input must be noticed while a test hangs on the main one.
+        # On a separate thread: the end of the input must be noticed while a test hangs on the main one.
         Thread(target=self._listen, name="pyjms-tck-orders", daemon=True).start()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -131,5 +131,5 @@ class Orders:
             self._lines.put(line)
         self._lines.put(b"")
         Event().wait(_FAREWELL_S)
-        # Not `sys.exit`, which on this thread would end the thread alone.
+        # Not `sys.exit`, which would end only this thread.
         os._exit(1)

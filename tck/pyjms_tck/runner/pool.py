@@ -1,7 +1,7 @@
-"""The controller: hands tests to workers, watches their time, and replaces workers that hang or die.
+"""The controller: assigns tests to workers, limits their time, and replaces workers that hang or crash.
 
 Each test has its limit. A worker that exceeds it is killed and the test has failed; the next test gets a new worker.
-After `give_up_after` such tests the rest is not run: a provider that hangs everywhere would take hours otherwise.
+After `give_up_after` such tests the rest is not run: a provider that always hangs would take hours.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pyjms.spi.words import counted
 from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult, without_places
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
 
-# Reads what `faulthandler` writes about a test that takes too long: where each thread stands.
+# Parses the output of `faulthandler` for a test that takes too long: the stack of each thread.
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 _SECTION = re.compile(r"^(?=(?:Current thread|Thread) 0x)", re.MULTILINE)
 _OF_ORDERS = re.compile(r'File "[^"]*pyjms_tck.runner.messages\.py", line \d+ in ')
-# Frames of the machinery, which say nothing about the provider.
+# Frames of the test machinery, which say nothing about the provider.
 _MACHINERY = re.compile(r'File "[^"]*(_pytest|pluggy|pyjms_tck/runner|pyjms_tck.runner|<frozen)[^"]*", line \d+ in ')
 
 
 def describe_hang(dump: str) -> tuple[str | None, str]:
-    """Return file and line of the conformance test that hangs, if one is seen, and where all threads stand."""
+    """Return file and line of the conformance test that hangs, if found, and the stacks of all threads."""
     text = without_places("".join(section for section in _SECTION.split(dump) if not _waits_for_orders(section)))
     lines = [line for line in text.splitlines() if not _MACHINERY.search(line) and not line.startswith("Timeout")]
     where = None
@@ -40,21 +40,20 @@ def describe_hang(dump: str) -> tuple[str | None, str]:
         match = _FRAME.search(line)
         if match and "pyjms_tck/" in match["file"].replace("\\", "/"):
             where = f"{match['file'].rpartition('pyjms_tck/')[2]}:{match['line']}"
-            # The innermost frame of a test is the best place to show; a helper of
-            # the suite is shown where there is none.
+            # The innermost frame of a test is the best place; otherwise a helper of the suite.
             if "/test_" in match["file"] or "_suite" in match["file"]:
                 break
     return where, "\n".join(lines).strip()
 
 
 def _waits_for_orders(section: str) -> bool:
-    """Say whether this is the worker's own thread, which has nothing to do with the test."""
+    """Say whether this is the worker's own thread, which does not belong to the test."""
     return bool(_OF_ORDERS.search(section.partition("\n")[2].partition("\n")[0]))
 
 
 GIVE_UP_AFTER = 10
 _GRACE_S = 1.0
-"""How long after its limit a test may still end: the worker writes down where it stands before it is killed."""
+"""How long after its limit a test may still end: the worker writes its stacks before it is killed."""
 _FAREWELL_S = 5.0
 _OUTPUT_MAX = 4000
 _LINE_BYTES_MAX = 64 * 2**20
@@ -70,24 +69,24 @@ class RunRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What to run, and how."""
+    """A run's tests and limits."""
 
     url: str
     profile: str | None
     select: tuple[str, ...]
     target: str
     workers: int | None = None
-    """How many processes; None: as many as the profile and the processors allow."""
+    """The number of processes; None: as many as the profile and the processors allow."""
     limit_s: float | None = None
-    """How long one test may take; None: what the profile says."""
+    """The time limit of a test; None: the profile's."""
     start_limit_s: float = 60.0
-    """How long a process may take to connect and to collect the tests."""
+    """The time limit for a process to connect and collect the tests."""
     give_up_after: int = GIVE_UP_AFTER
-    """After how many tests that hung, or whose process died, the rest is not run."""
+    """The number of tests that hung, or whose process died, after which the rest is not run."""
 
 
 class Listener(Protocol):
-    """Is told how the run goes on."""
+    """Receives the progress of the run."""
 
     def on_collected(self, collected: Collected) -> None:
         """The provider answers and the tests are known."""
@@ -100,7 +99,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOutcome:
-    """What the tests of a run came to."""
+    """The results of a run."""
 
     collected: Collected
     results: tuple[TestResult, ...]
@@ -112,7 +111,7 @@ class _StuckError(Exception):
 
 
 class _Worker:
-    """One process."""
+    """One worker process."""
 
     def __init__(self, task: Task, folder: Path, number: int) -> None:
         self._task = task
@@ -122,12 +121,12 @@ class _Worker:
 
     async def start(self) -> Collected:
         """Start the process. Raises `RunRefusedError`."""
-        # Variables such as PYTEST_ADDOPTS are the user's own pytest's; they would change what a worker runs.
+        # Variables such as PYTEST_ADDOPTS belong to the user's own pytest; they would change the worker's tests.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-        # A file, not a pipe: nobody reads it meanwhile, and a full pipe would stop the worker.
+        # A file, not a pipe: nothing reads it meanwhile, and a full pipe would block the worker.
         with self._log.open("wb") as log:
-            # -P: the folder that the user stands in must not offer modules. The limit
-            # of a line is 64 KiB otherwise, which the list of all tests exceeds.
+            # -P: modules must not be imported from the working directory. The default limit of a line is 64 KiB, which
+            # the list of all tests exceeds.
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "pyjms_tck.runner.worker"),
                 stdin=asyncio.subprocess.PIPE,
@@ -175,7 +174,7 @@ class _Worker:
         return answer_from_line(answer)
 
     def traces(self) -> str:
-        """Return where the threads stood when the limit was reached, or else what the process said before it ended."""
+        """Return the stacks of the threads at the time limit, or the process's last output."""
         return self._dump.read_text("utf-8", "replace") or self._last_output()
 
     def _last_output(self) -> str:
@@ -202,7 +201,7 @@ class _Worker:
 
 
 async def collect(task: Task) -> Collected:
-    """Return what there is to run, and run nothing. Raises `RunRefusedError`."""
+    """Return the tests without running them. Raises `RunRefusedError`."""
     with tempfile.TemporaryDirectory(prefix="pyjms-tck-") as folder:
         worker = _Worker(task, Path(folder), 1)
         try:
@@ -212,13 +211,15 @@ async def collect(task: Task) -> Collected:
 
 
 async def run_pool(task: Task, listener: Listener, is_wanted: Callable[[Test], bool] | None = None) -> PoolOutcome:
-    """Run the tests of `task`, or those of them alone that are wanted. Raises `RunRefusedError`. Cancelling it ends the processes."""
+    """Run the tests of `task`, or those that `is_wanted` selects. Raises `RunRefusedError`. Cancelling it ends the
+    processes.
+    """
     with tempfile.TemporaryDirectory(prefix="pyjms-tck-") as folder:
         return await _Pool(task, listener, Path(folder), is_wanted).run()
 
 
 class _Pool:
-    """One run: the tests that wait, the results so far, and how often something hung."""
+    """One run: the waiting tests, the results so far, and the number of hangs."""
 
     def __init__(
         self, task: Task, listener: Listener, folder: Path, is_wanted: Callable[[Test], bool] | None = None
@@ -236,7 +237,7 @@ class _Pool:
         self._given_up: str | None = None
 
     async def run(self) -> PoolOutcome:
-        # One worker alone at first: it tells what there is to run, and how many processes the profile allows.
+        # One worker alone at first: it returns the tests, and how many processes the profile allows.
         first = self._new_worker()
         try:
             collected = await first.start()
@@ -269,7 +270,7 @@ class _Pool:
         self._listener.on_result(result)
 
     async def _lane(self, worker: _Worker | None) -> None:
-        """Run tests, one after the other, until none waits."""
+        """Run tests, one after the other, until none is left."""
         try:
             while self._waiting:
                 if worker is None:
@@ -280,17 +281,17 @@ class _Pool:
                     except RunRefusedError as error:
                         await worker.kill()
                         if self._ready:
-                            return  # the provider serves one process at a time, or fewer than we would have liked
+                            return  # the provider serves one process at a time, or fewer than planned
                         self._give_up(f"the provider cannot be reached any more: {error}")
                     continue  # another lane may have taken the last test meanwhile
-                # No lock: all lanes run on one event loop, and nothing is awaited between the look and this line.
+                # No lock: all lanes run on one event loop, and there is no await between the check and this line.
                 test = self._waiting.popleft()
                 try:
                     self._add(await worker.run(test, self._limit_s))
                 except _StuckError as error:
                     await worker.kill()
                     self._add(_stuck(test, str(error), worker.traces()))
-                    # The next test gets a new process: this one was killed, with all that the test had left behind.
+                    # The next test gets a new process: this one was killed, with all the test's state.
                     worker = None
                     self._ready -= 1
                     self._count_stuck()
@@ -307,7 +308,7 @@ class _Pool:
             self._give_up(counted(self._stuck, "test hung or ended its process", "tests hung or ended their process"))
 
     def _give_up(self, why: str) -> None:
-        """Let the tests that wait fail without being run."""
+        """Mark the waiting tests as failed without running them."""
         if not self._waiting:
             return
         self._given_up = f"{why}; {counted(len(self._waiting), 'test was', 'tests were')} not run"

@@ -1,4 +1,4 @@
-"""A run's progress on the terminal: how many tests have ended, and how."""
+"""A run's progress on the terminal: the number of ended tests, and their outcomes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pyjms_tck.results import Outcome, TestResult
 from pyjms_tck.runner.messages import Collected
 
 _WIDE: Final = 120
-"""A terminal of so many columns has room for the name of the test that ended last."""
+"""The minimum width of a terminal for the name of the last test."""
 
 
 class LiveProgress:
-    """The `Listener` that draws. On what is no terminal it prints one line when the tests begin."""
+    """The `Listener` that draws. Without a terminal it prints one line when the tests start."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -52,7 +52,7 @@ class LiveProgress:
         self._progress.stop()
 
     def refresh(self) -> None:
-        """Draw at once what is drawn some times a second otherwise."""
+        """Draw at once; otherwise drawing happens some times a second."""
         self._progress.refresh()
 
     def on_collected(self, collected: Collected) -> None:

@@ -1,7 +1,7 @@
-"""A process that runs tests, one after the other, as it is told on standard input: ``python -m pyjms_tck.runner.worker``.
+"""A process that runs tests, one after the other, by orders on standard input: ``python -m pyjms_tck.runner.worker``.
 
-pytest is kept to itself: no configuration of the folder that the user stands in, no plugin that happens to be installed.
-What tests and provider print goes to standard error, so that answers have standard output for themselves.
+pytest is isolated: it uses no configuration of the working directory, and no other installed plugin. Output of tests
+and provider goes to standard error, so that standard output has only answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).parents[1]
 
 def main() -> None:
     """Run tests until the input ends."""
-    # Whatever prints to standard output, also beneath Python, must not reach the controller; nor may tests read orders.
+    # Output to standard output, also below Python, must not reach the controller; nor may tests read orders.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     source = FileIO(os.dup(0))
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 class _Worker:
-    """The pytest plugin that makes pytest obey."""
+    """The pytest plugin that executes orders."""
 
     def __init__(self, job: Job, orders: Orders, answers: TextIO, dump: IO[str]) -> None:
         self._job = job
@@ -58,7 +58,7 @@ class _Worker:
         self._answers.flush()
 
     def run(self) -> None:
-        """Look at the provider, collect the tests, and obey orders."""
+        """Check the provider, collect the tests, and execute orders."""
         try:
             self._environment = Environment(self._job.url, load_profile(self._job.profile))
             select(load_catalogue(), self._job.select)
@@ -93,13 +93,13 @@ class _Worker:
     # Hooks of pytest
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep what cannot be collected."""
+        """Record collection errors."""
         if report.failed:
             self._errors.append(f"{report.nodeid}\n{report.longreprtext}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self) -> Generator[None, None, None]:
-        """Keep what the marks of the tests have wrong."""
+        """Record errors in the marks of tests."""
         try:
             yield
         except pytest.UsageError as error:
@@ -108,7 +108,7 @@ class _Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Obey until the input ends."""
+        """Execute orders until the input ends."""
         if self._errors:
             return True
         judge = session.config.pluginmanager.getplugin("pyjms_tck.judge")
@@ -117,11 +117,10 @@ class _Worker:
         for line in self._orders:
             data = json.loads(line)
             order = Order(test=data["test"], limit_s=data["limit_s"])
-            # This timer is a thread in C that needs no lock of the interpreter: it
-            # writes even if a test hangs in C code.
+            # This timer is a thread in C that needs no interpreter lock: it writes even if a test hangs in C code.
             faulthandler.dump_traceback_later(order.limit_s, file=self._dump)
             item = items[order.test]
-            # Nothing is shared between tests: fixtures of all scopes end with each.
+            # Tests share nothing: fixtures of all scopes end with each.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             faulthandler.cancel_dump_traceback_later()
         return True

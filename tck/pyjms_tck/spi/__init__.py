@@ -1,4 +1,5 @@
-"""Contract tests for providers: what `pyjms.spi.provider` asks, tried on any implementation, through the SPI alone.
+"""Contract tests for providers: the contract of `pyjms.spi.provider`, tested on any implementation, through the SPI
+alone.
 
 A provider's own tests run them so:
 

@@ -1,4 +1,4 @@
-"""Contract tests: branches of distributed transactions, where a provider has them (`Capability.XA`; JMS 1.1 §8, X/Open XA)."""
+"""Contract tests: branches of distributed transactions, for providers with `Capability.XA` (JMS 1.1 §8, X/Open XA)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _numbers = count(1)
 
 
 def new_xid() -> Xid:
-    """Return the name of a branch that no other test and no other run uses."""
+    """Return a unique name of a branch."""
     return Xid(20_021, Environment.name("branch").encode(), f"{next(_numbers)}".encode())
 
 
 class Work(NamedTuple):
-    """A session that works in a branch: it takes from one queue and sends to another one."""
+    """A session that works in a branch: it receives from one queue and sends to another one."""
 
     environment: Environment
     connection: ProviderConnection
@@ -38,11 +38,11 @@ class Work(NamedTuple):
     bills: Address
 
     def do(self, text: str = "order") -> None:
-        """Take an order and send a bill, in the branch that was started."""
+        """Receive an order and send a bill, in the branch that was started."""
         self.environment.send(self.environment.session(), self.orders, text)
         receiver = self.environment.receiver(self.session, self.orders)
         self.session.acknowledge([receiver.take()])
-        # Closed, so that no message of a later branch is sent ahead to it.
+        # Closed, so that no message of a later branch is prefetched to it.
         receiver.consumer.close()
         self.environment.send(self.session, self.bills, f"bill for {text}", delivery_mode=2)
 
@@ -53,7 +53,7 @@ class Work(NamedTuple):
         self.session.xa_end(self.xid)
 
     def seen(self, address: Address) -> list[tuple[object, bool]]:
-        """Return text and mark of what another client finds; it takes all of it."""
+        """Return text and mark of all messages, which another client receives."""
         return self.environment.drain(address)
 
 
@@ -72,7 +72,7 @@ def work(environment: Environment) -> Work | None:
 
 
 def failure_of(call: Callable[[], object]) -> BranchFailure | None:
-    """Return why the call was refused; None: it was not."""
+    """Return why the call was refused, or None."""
     try:
         call()
     except BranchError as error:
@@ -162,8 +162,8 @@ def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work) -> None:
 def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work) -> None:
     work.whole()
     assert work.session.xa_prepare(work.xid)
-    # After the prepare the branch belongs to the resource manager: neither
-    # the messages that it took nor those that it sent may show.
+    # After the prepare the branch belongs to the resource manager: neither the messages that it received nor those that
+    # it sent may be visible.
     work.connection.close()
     assert work.seen(work.orders) == []
     assert work.seen(work.bills) == []
@@ -199,7 +199,7 @@ def test_a_branch_that_takes_too_long_is_rolled_back_if_timeouts_are_heeded(work
     work.session.xa_start(work.xid)
     work.do()
     receiver = work.environment.receiver(work.environment.session(), work.orders)
-    # The clock is the test's own, so the timeout takes no time.
+    # The clock is the test's own, so the timeout takes no real time.
     work.environment.clock.advance(10_000)
     assert receiver.take().redelivered
     assert failure_of(lambda: work.session.xa_end(work.xid)) is BranchFailure.TIMED_OUT
@@ -244,7 +244,7 @@ def test_each_wrong_call_has_its_code(work: Work) -> None:
 def test_work_outside_of_branches_must_end_first(work: Work) -> None:
     work.environment.send(work.session, work.bills, "outside")
     assert failure_of(lambda: work.session.xa_start(work.xid)) is BranchFailure.OUTSIDE
-    # The local work is ended: from here on the same session may begin a branch.
+    # The local work is ended: from here on the same session may start a branch.
     work.session.rollback()
     work.whole()
     work.session.xa_rollback(work.xid)

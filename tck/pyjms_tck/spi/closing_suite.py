@@ -1,4 +1,4 @@
-"""Contract tests: closing, in every state, more than once, from any thread; and what a closed object answers."""
+"""Contract tests: closing, in every state, more than once, from any thread; and the answers of a closed object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scene(NamedTuple):
     receiver: Receiver
 
     def left(self) -> list[tuple[object, bool]]:
-        """Return what another client finds in the queue: text and mark of each message."""
+        """Return text and mark of the messages that another client finds in the queue."""
         session = self.environment.session()
         self.environment.send(session, self.queue, "end", priority=0)
         receiver = self.environment.receiver(session, self.queue)
@@ -56,7 +56,7 @@ def scene(environment: Environment) -> Scene:
 
 
 def as_opened(scene: Scene) -> None:
-    """Nothing: the connection was never started."""
+    """Do nothing: the connection was never started."""
 
 
 def started(scene: Scene) -> None:
@@ -98,8 +98,8 @@ def with_recovered_deliveries(scene: Scene) -> None:
     scene.session.recover([scene.receiver.take(), scene.receiver.take()])
 
 
-# What was delivered and not acknowledged comes back marked, whichever
-# of consumer, session and connection was closed first.
+# Deliveries that were not acknowledged are requeued and marked, whichever of consumer, session and connection was
+# closed first.
 STATES: dict[Callable[[Scene], None], list[tuple[object, bool]]] = {
     as_opened: [("a", False), ("b", False), ("c", False)],
     started: [("a", False), ("b", False), ("c", False)],
@@ -125,7 +125,7 @@ def test_a_connection_closes_in_every_state_and_gives_back(scene: Scene, state: 
     scene.session.close()
     scene.receiver.consumer.close()
     scene.receiver.consumer.set_interested(False)
-    assert scene.environment.problems == []  # a close that was asked for is no problem of the connection
+    assert scene.environment.problems == []  # a requested close is no problem of the connection
 
 
 @in_every_state
@@ -205,13 +205,13 @@ def test_closing_while_another_thread_receives_loses_nothing(environment: Enviro
                 receiver.consumer.poll()
                 busy.set()
 
-    # Many rounds, as the close meets the poll at another moment each time.
+    # Many rounds, as the close meets the poll at a different moment each time.
     for number in range(25):
         connection, busy, closed = environment.connect(), Event(), Event()
         session = connection.open_session(transacted=False)
         with Threads() as threads:
             threads.start(partial(poll_until, closed, environment.receiver(session, queue), busy))
-            # The other thread is polling from here on, so the close meets it in its work.
+            # The other thread is polling from here on, so the close meets it at work.
             busy.wait()
             environment.send(sender, queue, str(number))
             (session if what == "session" else connection).close()
@@ -241,7 +241,7 @@ def test_closing_while_another_thread_sends_and_acknowledges(environment: Enviro
                     settled.add(delivery.envelope.body)
                 busy.set()
 
-    for number in range(5):  # seldom enough that no provider sets a message aside as delivered too often
+    for number in range(5):  # seldom enough that no provider dead-letters a message as delivered too often
         connection, busy = environment.connect(), Event()
         with Threads() as threads:
             threads.start(partial(work, connection, str(number), busy))
@@ -250,7 +250,7 @@ def test_closing_while_another_thread_sends_and_acknowledges(environment: Enviro
     last = environment.connect()
     session = last.open_session(transacted=False)
     left = {text for text, _ in Scene(environment, queue, last, session, environment.receiver(session, queue)).left()}
-    assert sent - settled - left == set()  # a send that raised may have arrived all the same
+    assert sent - settled - left == set()  # a send that raised may have arrived nevertheless
     assert settled & left == set()
 
 
@@ -274,7 +274,7 @@ def test_closing_while_another_thread_commits_leaves_all_or_nothing(environment:
                 session.commit()
                 moved.add(delivery.envelope.body)
                 busy.set()
-        # Also where nothing was left to move: the test waits for it.
+        # Also if no messages were left to move: the test waits for it.
         busy.set()
 
     for _ in range(10):
@@ -291,7 +291,7 @@ def test_closing_while_another_thread_commits_leaves_all_or_nothing(environment:
         for queue in (source, target)
     )
     assert sorted(left + arrived, key=lambda name: int(str(name))) == names
-    # A commit whose call was cut off may have been done or not; one that returned has been done.
+    # A commit whose call was interrupted may have been done or not; one that returned has been done.
     assert moved <= set(arrived)
 
 

@@ -1,4 +1,4 @@
-"""Contract tests: connecting, client identifiers, capabilities, and what a provider says of itself."""
+"""Contract tests: connecting, client identifiers, capabilities, and a provider's own description."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pyjms_tck.spi.environment import Environment
 
 @pytest.fixture
 def provider_credentials() -> tuple[str | None, str | None]:
-    """User name and password; whoever runs the suite may replace the fixture."""
+    """User name and password; a provider's own tests may replace the fixture."""
     return None, None
 
 
 @pytest.fixture
 def environment(provider_url: str, provider_credentials: tuple[str | None, str | None]) -> Iterator[Environment]:
-    """The message system behind the fixture `provider_url`, which whoever runs the suite provides."""
+    """The message system behind the fixture `provider_url`, which the provider's own tests define."""
     with Environment(provider_url, credentials=provider_credentials) as environment:
         yield environment
 
@@ -53,7 +53,7 @@ def test_capabilities_are_those_that_work(environment: Environment) -> None:
 
 def test_an_unknown_option_is_refused(environment: Environment) -> None:
     url = replace(environment.url, options=MappingProxyType({"no_such_option": "1"}))
-    # A misspelt option that is ignored would never be noticed.
+    # A misspelt option that is ignored would remain unnoticed.
     with pytest.raises(UrlError):
         environment.provider.connect(environment.request(url=url), environment)
 

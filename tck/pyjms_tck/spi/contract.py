@@ -1,4 +1,4 @@
-"""The contract tests as ``pyjms-tck spi URL`` runs them: on the provider that the command names."""
+"""The contract tests for ``pyjms-tck spi URL``: on the provider that the command names."""
 
 from contextlib import suppress
 
@@ -13,7 +13,7 @@ from pyjms_tck.spi.suite import *  # noqa: F403  pytest finds tests in the names
 
 @pytest.fixture
 def provider_url(pytestconfig: pytest.Config) -> str:
-    """The URL that the command line has. A broker in this process starts anew, with the clock of the test."""
+    """The URL of the command line. A broker in this process starts again for each test, with the test's clock."""
     url = pytestconfig.stash[ENVIRONMENT].url
     parsed = ProviderUrl.parse(url)
     # A remote broker cannot be stopped from here, and has a clock of its own in any case.
@@ -24,6 +24,6 @@ def provider_url(pytestconfig: pytest.Config) -> str:
 
 @pytest.fixture(name="provider_credentials")
 def _credentials(pytestconfig: pytest.Config) -> tuple[str | None, str | None]:
-    """Those of the profile, in place of none."""
+    """The profile's credentials, in place of none."""
     profile = pytestconfig.stash[ENVIRONMENT].profile
     return profile.user_name, profile.password

@@ -1,7 +1,8 @@
-"""What a provider says it can do, held against what it does: both a boast and a hidden talent are findings.
+"""A provider's declared capabilities, compared with its behaviour: both a missing and an undeclared feature are
+findings.
 
-One probe a capability. It answers whether the feature is there; refusing by name (`CapabilityError`) and refusing the
-destination are ways to say no, any other error is the provider's mistake and passes through.
+One probe for each capability. It returns whether the feature exists; refusing by name (`CapabilityError`) and refusing
+the destination mean no, any other error is the provider's mistake and is passed on.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 def topics(environment: Environment, connection: ProviderConnection) -> bool:
     topic, session = environment.topic(), connection.open_session(transacted=False)
     subscribers = [environment.receiver(session, topic) for _ in range(2)]
-    # After both have subscribed: the topic keeps nothing for later ones.
+    # After both have subscribed: the topic keeps nothing for later subscribers.
     environment.send(environment.session(), topic, "news")
     return [subscriber.take().envelope.body for subscriber in subscribers] == ["news", "news"]
 
 
 def durable_subscriptions(environment: Environment, connection: ProviderConnection) -> bool:
     topic, session = environment.topic(), connection.open_session(transacted=False)
-    # A new identifier for each run: a subscription that an earlier run left must not answer for this one.
+    # A new identifier for each run: a subscription of an earlier run must not answer for this one.
     connection.set_client_id(environment.name("prober"))
     environment.receiver(session, topic, durable_name="kept").consumer.close()
     environment.send(session, topic, "missed")
@@ -52,7 +53,7 @@ def transactions(environment: Environment, connection: ProviderConnection) -> bo
     environment.send(session, queue, "dropped")
     session.rollback()
     environment.send(session, queue, "committed")
-    # Behind the two others: if it comes first, neither the rolled back nor the uncommitted message is to be seen.
+    # Behind the two others: if it arrives first, neither the rolled back nor the uncommitted message is visible.
     environment.send(environment.session(), queue, "at once")
     seen = receiver.take_texts(1)
     session.commit()
@@ -66,7 +67,7 @@ def xa(environment: Environment, connection: ProviderConnection) -> bool:
     session.xa_start(xid)
     environment.send(session, queue, "prepared")
     session.xa_end(xid)
-    # Behind the prepared message: if it comes first, that one is not to be seen yet.
+    # Behind the prepared message: if it arrives first, that one is not visible yet.
     environment.send(environment.session(), queue, "at once")
     seen = receiver.take_texts(1)
     prepared = session.xa_prepare(xid) and xid in session.xa_recover()
@@ -113,7 +114,7 @@ def connection_consumers(environment: Environment, connection: ProviderConnectio
     delivery = environment.receiver(loading, queue).take()
     working = connection.open_session(transacted=False)
     working.adopt([delivery])
-    loading.close()  # what was adopted stays out
+    loading.close()  # adopted messages stay hidden
     working.acknowledge([delivery])
     return environment.receiver(working, queue).take_texts(1) == ["left"]
 
@@ -149,7 +150,7 @@ def dead_letters(environment: Environment, connection: ProviderConnection) -> bo
     environment.send(session, queue, "poison", "food")
     receiver = environment.receiver(session, queue)
     session.reject(receiver.take(), "it cannot be eaten")
-    session.close()  # what was rejected does not come back
+    session.close()  # a rejected message is not redelivered
     return environment.receiver(connection.open_session(transacted=False), queue).take_texts(1) == ["food"]
 
 
@@ -158,7 +159,7 @@ def redelivery_limits(environment: Environment, connection: ProviderConnection) 
     session = connection.open_session(transacted=False)
     environment.send(session, queue, "poison")
     receiver = environment.receiver(session, queue)
-    for _ in range(100):  # so often nobody tries in earnest
+    for _ in range(100):  # no client makes so many attempts
         delivery = receiver.consumer.poll()
         if delivery is None:
             return True
@@ -170,7 +171,7 @@ def shared_transactions(environment: Environment, connection: ProviderConnection
     try:
         connection.open_session(transacted=True).commit_with(object())
     except ResourceError:
-        return True  # it looked at the transaction, and found that this is none
+        return True  # it examined the transaction, and found that it is none
     return False
 
 
@@ -181,7 +182,7 @@ def replay(environment: Environment, connection: ProviderConnection) -> bool:
     opened = groups.open(GroupRequest(name=environment.name("group"), address=queue))
     upto = groups.reserve(opened, after=0, max_messages=2, max_bytes=None, wait_ms=0)
     group = opened.group
-    # Read twice: what is reserved reads the same each time.
+    # Read twice: reserved messages must be the same each time.
     readings = [groups.read(group.name, group.generation, after=0, upto=upto) for _ in range(2)]
     groups.acknowledge(opened, upto)
     groups.release(group.name)
@@ -194,7 +195,7 @@ def stage(environment: Environment, connection: ProviderConnection) -> bool:
     unit = StageName(environment.name("sink"), 1, 0, "first")
     environment.send(session, queue, "staged")
     session.stage(unit, keep_s=60)
-    # Behind the staged message: if it comes first, that one is not to be seen yet.
+    # Behind the staged message: if it arrives first, that one is not visible yet.
     environment.send(environment.session(), queue, "at once")
     seen = receiver.take_texts(1)
     promotions = [connection.stages().promote(unit.sink, unit.epoch, [unit]) for _ in range(2)]
@@ -229,10 +230,10 @@ PROBES: dict[Capability, Probe] = {
 
 
 def misdeclared(environment: Environment) -> dict[Capability, str]:
-    """Return each capability whose declaration is wrong, with what is wrong about it."""
+    """Return each capability whose declaration is wrong, with the error."""
     findings = {}
     for capability, probe in PROBES.items():
-        # A connection for each probe: what one of them left behind, or broke, does not reach the next.
+        # A connection for each probe: the state that one leaves does not affect the next.
         with closing(environment.connect()) as connection:
             declared = capability in connection.capabilities
             refusal = "it has another effect than the capability promises"

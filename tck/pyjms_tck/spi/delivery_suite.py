@@ -1,4 +1,4 @@
-"""Contract tests: what is sent arrives as it was, in order, once, and comes again if it was not settled."""
+"""Contract tests: messages arrive unchanged, in order, once, and are redelivered if they were not settled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BODIES: dict[BodyKind, list[Body]] = {
 
 
 def kinds_of(values: Body) -> object:
-    """Return the types of the values in a body or in properties: a Byte that arrives as an Int equals it."""
+    """Return the types of the values in a body or in properties: a Byte equals the Int that it may arrive as."""
     if isinstance(values, tuple):
         return [type(value) for value in values]
     assert isinstance(values, Mapping)
@@ -120,7 +120,7 @@ def test_what_is_acknowledged_never_comes_again(environment: Environment) -> Non
     environment.send(session, queue, "done", "done too", "open")
     receiver = environment.receiver(session, queue)
     session.acknowledge([receiver.take(), receiver.take()])
-    # Closing gives back what is not settled: the first message that comes shows what was.
+    # Closing requeues unsettled messages: the first message received shows which.
     connection.close()
     delivery = environment.receiver(environment.session(), queue).take()
     assert (delivery.envelope.body, delivery.redelivered, delivery.count) == ("open", False, 1)
@@ -179,7 +179,7 @@ def test_deliveries_are_counted(environment: Environment) -> None:
         delivery = receiver.take()
         counts.append(delivery.count)
         marks.append(delivery.redelivered)
-        session.close()  # also a closed session gives back
+        session.close()  # a closed session releases them, too
         session = connection.open_session(transacted=False)
     assert marks == [False, True, True, True]
     assert counts[0] == 1

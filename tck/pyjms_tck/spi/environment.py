@@ -1,7 +1,7 @@
-"""What the contract tests stand on: connections to one message system, and all waiting.
+"""The environment of the contract tests: connections to one message system, and all waiting.
 
-A test never sleeps. It waits for something with `PATIENCE_S`, which is long because it ends at once where all is well;
-it shows that something does *not* come by sending a second message behind it, which must come instead.
+A test never sleeps. It waits for an event with `PATIENCE_S`, which is long because the event ends the wait; it shows
+that a message does *not* arrive by sending a second one behind it, which must arrive first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RUN = uuid4().hex[:8]
 
 
 class Environment:
-    """One message system, reached through the SPI alone. Closes on leaving what was opened through it."""
+    """One message system, reached through the SPI alone. On exit it closes everything that was opened through it."""
 
     def __init__(
         self, url: str, patience_s: float = PATIENCE_S, credentials: tuple[str | None, str | None] = (None, None)
@@ -56,11 +56,11 @@ class Environment:
         self._opened.close()
 
     def on_exception(self, error: ProviderError) -> None:
-        """Gather what the connections tell of by themselves."""
+        """Collect the problems that connections report by themselves."""
         self.problems.append(error)
 
     def request(self, *, client_id: str | None = None, url: ProviderUrl | None = None) -> ConnectRequest:
-        """Return what a client says who connects."""
+        """Return the connect request of a client."""
         return ConnectRequest(
             url=url or self.url,
             user_name=self._user_name,
@@ -78,22 +78,22 @@ class Environment:
         return connection
 
     def session(self, *, transacted: bool = False) -> ProviderSession:
-        """Open a session on a connection of its own, which is started."""
+        """Open a session on a new, started connection."""
         return self.connect().open_session(transacted=transacted)
 
     @staticmethod
     def queue() -> Address:
-        """Return a queue that no other test and no other run uses."""
+        """Return a queue with a unique name."""
         return Address(AddressKind.QUEUE, Environment.name("contract"))
 
     @staticmethod
     def topic() -> Address:
-        """Return a topic that no other test and no other run uses."""
+        """Return a topic with a unique name."""
         return Address(AddressKind.TOPIC, Environment.name("contract"))
 
     @staticmethod
     def name(prefix: str) -> str:
-        """Return a name that no other test and no other run uses."""
+        """Return a unique name."""
         return f"{prefix}-{_RUN}-{next(_numbers)}"
 
     def receiver(
@@ -113,16 +113,18 @@ class Environment:
             session.send(envelope(address, text, timestamp_ms=self.clock.time_ms(), **fields))
 
     def put(self, address: Address, *texts: str, **fields: Any) -> None:
-        """Send text messages, and return when they are there: what is NON_PERSISTENT may be under way when `send` returns."""
+        """Send text messages, and return when they have arrived: NON_PERSISTENT ones may be under way when `send`
+        returns.
+        """
         session = self.session(transacted=True)
         self.send(session, address, *texts, **fields)
         session.commit()
         session.close()
 
     def drain(self, address: Address) -> list[tuple[Any, bool]]:
-        """Return text and mark of each message that another client finds there; it takes all of them, without waiting for more."""
+        """Return text and mark of all messages there, which another client receives without waiting for more."""
         session = self.session()
-        # At the lowest priority, so it comes last: when it is there, nothing else is, and no wait is needed.
+        # At the lowest priority, so it arrives last: then no other message is there, and no wait is needed.
         self.send(session, address, "end", priority=0)
         receiver = self.receiver(session, address)
         found: list[tuple[Any, bool]] = []
@@ -135,7 +137,7 @@ class Environment:
 
 
 class Receiver:
-    """A consumer, what it was told, and the answer to that: notify, then pull."""
+    """A consumer that notifies, then pulls."""
 
     def __init__(self, session: ProviderSession, request: SubscribeRequest, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -147,12 +149,12 @@ class Receiver:
     def _on_ready(self) -> None:
         self.wakes += 1
         if self.hook is not None:
-            # The hook runs first: whoever waits for the wake-up finds what the hook has done.
+            # The hook runs first: the thread that waits for the wake-up sees its effects.
             self.hook()
         self._ready.set()
 
     def await_wake(self) -> None:
-        """Return after `on_ready`; one that came before the call counts."""
+        """Return after `on_ready`; an earlier call counts."""
         assert self._ready.wait(self._patience_s), (
             f"on_ready was not called for {self._patience_s} s. To check: does send tell interested consumers, does "
             "set_interested(True) tell of what is there, is the wake-up handed on when interest ends?"
@@ -160,20 +162,20 @@ class Receiver:
         self._ready.clear()
 
     def is_woken_within(self, seconds: float) -> bool:
-        """Say whether `on_ready` is called within so long; one that came before the call counts."""
+        """Say whether `on_ready` is called within `seconds`; an earlier call counts."""
         woken = self._ready.wait(seconds)
         self._ready.clear()
         return woken
 
     def take_when_told(self) -> Delivery:
-        """Return the next message, which nobody looks for before `on_ready`."""
+        """Return the next message, polled only after `on_ready`."""
         while True:
             self.await_wake()
             if (delivery := self.consumer.poll()) is not None:
                 return delivery
 
     def take(self) -> Delivery:
-        """Return the next message, as a blocking receive does: looks, waits for `on_ready`, and looks again."""
+        """Return the next message, as a blocking receive does: polls, waits for `on_ready`, and polls again."""
         try:
             while (delivery := self.consumer.poll_or_wait()) is None:
                 self.await_wake()
@@ -188,7 +190,7 @@ class Receiver:
 
 
 def envelope(address: Address, text: str | None = "espresso", **fields: Any) -> Envelope:
-    """Return a text message; `fields` replaces what it has."""
+    """Return a text message; `fields` overrides its fields."""
     values: dict[str, Any] = {
         "destination": address,
         "message_id": MessageId(f"ID:contract:{next(_numbers)}"),
@@ -207,7 +209,7 @@ def envelope(address: Address, text: str | None = "espresso", **fields: Any) -> 
 
 
 class Threads:
-    """Threads whose errors fail the test, and which the test does not outlive."""
+    """Threads whose errors fail the test, and that end with it."""
 
     def __init__(self) -> None:
         self._threads: list[Thread] = []
@@ -219,13 +221,13 @@ class Threads:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the threads are not waited for: they may hang for its sake, and the error is what to show.
+        # After an error the threads are not waited for: they may hang because of it, and the error must be shown.
         if kind is None:
             self.join()
 
     def start(self, work: Callable[[], object]) -> None:
         """Run `work` on a thread."""
-        # Daemons: a provider that keeps one for ever must not keep the process.
+        # Daemons: a provider that blocks one for ever must not keep the process alive.
         thread = Thread(target=self._run, args=(work,), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -237,7 +239,7 @@ class Threads:
             self._errors.append(error)
 
     def join(self) -> None:
-        """Wait for all; raise what one of them raised."""
+        """Wait for all; raise an error of any."""
         for thread in self._threads:
             thread.join(PATIENCE_S)
         for error in self._errors:

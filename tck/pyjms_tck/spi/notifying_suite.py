@@ -1,4 +1,4 @@
-"""Contract tests: notify, then pull. `poll` never waits, `on_ready` is never lost, and nobody is called in vain for long."""
+"""Contract tests: notify, then pull. `poll` never waits, `on_ready` is never lost, and needless wake-ups stop soon."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyjms_tck.requirements import needs
 from pyjms_tck.spi.environment import PATIENCE_S, Environment, Threads
 
 AT_ONCE_S = 2.0
-"""Longer than any call that does not wait takes, on a busy machine too."""
+"""Longer than any non-blocking call takes, on a busy machine, too."""
 VAIN_WAKES_MAX = 50
 VAIN_PAUSE_S = 0.1
-"""So often a consumer may be woken for what it does not want, and so long without a call it is taken to be left in peace."""
+"""The maximum number of needless wake-ups of a consumer, and the time without one after which they count as ended."""
 
 
 def test_poll_does_not_wait(environment: Environment) -> None:
@@ -28,7 +28,7 @@ def test_poll_does_not_wait(environment: Environment) -> None:
     start_ms = clock.monotonic_ms()
     assert receiver.consumer.poll() is None  # stopped
     connection.start()
-    assert receiver.consumer.poll() is None  # nothing there
+    assert receiver.consumer.poll() is None  # no message
     receiver.consumer.close()
     assert receiver.consumer.poll() is None  # closed
     assert clock.monotonic_ms() - start_ms < AT_ONCE_S * 1000
@@ -65,7 +65,7 @@ def test_a_consumer_starts_uninterested(environment: Environment) -> None:
     silent, eager = (environment.receiver(session, queue) for _ in range(2))
     eager.consumer.set_interested(True)
     environment.send(session, queue, "news")
-    # The eager consumer's wake-up shows that the queue has told whom it tells: no time has to pass for the silent one.
+    # The eager consumer's wake-up shows that the queue has notified its consumers: the silent one needs no wait.
     eager.await_wake()
     assert silent.wakes == 0
 
@@ -74,7 +74,7 @@ def test_who_becomes_interested_is_told_of_what_is_there(environment: Environmen
     queue, session = environment.queue(), environment.session()
     receiver = environment.receiver(session, queue)
     environment.send(session, queue, "waiting")
-    # Each begin of interest must tell, not only the first.
+    # Each start of interest must notify, not only the first.
     for _ in range(3):
         receiver.consumer.set_interested(True)
         receiver.await_wake()
@@ -100,7 +100,7 @@ def test_who_found_something_waits_no_longer(environment: Environment) -> None:
     environment.send(session, queue, "first")
     satisfied.await_wake()
     assert satisfied.consumer.poll_or_wait() is not None
-    # Counted after it has found something: from here on it is not interested.
+    # Counted after it has found a message: from here on it is not interested.
     wakes = satisfied.wakes
     eager.consumer.set_interested(True)
     environment.send(session, queue, "second")
@@ -115,7 +115,7 @@ def test_the_wake_up_of_who_waits_no_longer_is_handed_on(environment: Environmen
     environment.send(session, queue, "one")
     first.await_wake()
     second.consumer.set_interested(True)
-    # "two" may have woken the first consumer, which then takes "one" and goes: the second must be woken in its place.
+    # "two" may have woken the first consumer, which then takes "one" and closes: the second must be woken in its place.
     environment.send(session, queue, "two")
     assert first.consumer.poll_or_wait() is not None
     assert second.take_when_told().envelope.body == "two"
@@ -203,7 +203,7 @@ def test_who_is_told_and_does_not_pull_hands_the_wake_up_on(environment: Environ
         receivers.append((receiver, session, connection))
     environment.send(environment.session(), queue, "for who wants it")
     assert told.wait(PATIENCE_S)
-    # The one that was woken stands first, and leaves without a look.
+    # The woken consumer is first, and closes without a poll.
     receivers.sort(key=lambda entry: entry[0].wakes, reverse=True)
     (first, session, connection), (second, _, _) = receivers
     leaving = {

@@ -1,4 +1,4 @@
-"""Contract tests: reader groups and staged units, where a provider has them (`Capability.REPLAY`, `Capability.STAGE`)."""
+"""Contract tests: reader groups and staged units, for providers with `Capability.REPLAY` and `Capability.STAGE`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reading(NamedTuple):
         self.environment.put(self.queue, *texts, **fields)
 
     def reserve(self, opened: OpenGroup, after: int = 0, most: int = 100, **limits: Any) -> int:
-        """Reserve what is there now."""
+        """Reserve the messages that are available now."""
         return self.groups.reserve(
             opened, after=after, max_messages=most, **{"max_bytes": None, "wait_ms": 0, **limits}
         )
@@ -57,7 +57,7 @@ class Reading(NamedTuple):
         return [message.envelope.body for message in self.read(opened, after, upto)]
 
     def others_get(self) -> list[tuple[Any, bool]]:
-        """Return text and mark of what another consumer gets; it takes all of it."""
+        """Return text and mark of the messages that another consumer receives."""
         return self.environment.drain(self.queue)
 
 
@@ -75,7 +75,7 @@ def reading(environment: Environment) -> Iterator[Reading | None]:
     yield opened
     if opened is not None:
         with suppress(GroupError):
-            # By a new connection, as the test may have closed its own. A group would hold its messages for ever.
+            # On a new connection, as the test may have closed its own. A group would hold its messages for ever.
             environment.connect().reader_groups().release(opened.name)
 
 
@@ -127,7 +127,7 @@ def test_a_reservation_goes_no_further_than_it_may_and_begins_where_it_is_told(r
 def test_a_limit_of_bytes_lets_one_message_pass_at_least(reading: Reading) -> None:
     opened = reading.open()
     reading.send("x" * 100_000, "y" * 100_000, "z" * 100_000)
-    # A message larger than the limit would stop its group for ever otherwise.
+    # Otherwise a message larger than the limit would block its group for ever.
     assert reading.reserve(opened, max_bytes=1) == 1
     assert reading.reserve(opened, max_bytes=250_000) == 2
 
@@ -140,7 +140,7 @@ def test_a_reservation_waits_for_a_message_and_not_for_ever(reading: Reading) ->
         threads.start(lambda: found.append(reading.reserve(opened, wait_ms=1000)))
         reading.send("a")
         reading.environment.clock.advance(2000)
-    # Both are right: the message and the end of the wait come nearly at once, and either may be seen first.
+    # Both are right: the message and the end of the wait come nearly at once, in either order.
     assert found in ([1], [0])
     assert reading.reserve(opened) == 1
 
@@ -199,7 +199,7 @@ def test_numbers_of_a_released_group_mean_nothing_to_the_next_one(reading: Readi
     reading.reserve(first)
     reading.groups.release(reading.name)
     second = reading.open()
-    # The new group has the old name and begins at 1 again: the generation alone tells their numbers apart.
+    # The new group has the old name and begins at 1 again: only the generation distinguishes their numbers.
     assert (second.group.generation != first.group.generation, second.group.high) == (True, 0)
     assert reading.reserve(second) == 1
     with pytest.raises(GroupError):
@@ -265,7 +265,7 @@ class Sink(NamedTuple):
         return staged
 
     def seen(self) -> list[Any]:
-        """Return what a consumer gets; it takes all of it."""
+        """Return the messages that a consumer receives."""
         reading = Reading(self.environment, self.connection, None, "", self.queue)  # type: ignore[arg-type]  # no group
         return [text for text, _ in reading.others_get()]
 
@@ -284,7 +284,7 @@ def sink(environment: Environment) -> Iterator[Sink | None]:
     yield opened
     if opened is not None:
         stages = environment.connect().stages()
-        # What a failed test left staged would stay in the broker.
+        # Units staged by a failed test would stay in the broker.
         stages.discard([unit.name for unit in stages.units(opened.name)])
 
 

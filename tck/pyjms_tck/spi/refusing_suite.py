@@ -1,4 +1,4 @@
-"""Contract tests: what a provider refuses it refuses with the class of error that the contract names."""
+"""Contract tests: a provider refuses requests with the class of error that the contract names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ XID = Xid(1, b"refused", b"1")
 
 
 def outcome_of(call: Callable[[], object]) -> str:
-    """Return the name of the class of what `call` raises, or ``nothing``."""
+    """Return the name of the exception's class that `call` raises, or ``nothing``."""
     try:
         call()
     except ProviderError as error:
@@ -39,7 +39,7 @@ def outcome_of(call: Callable[[], object]) -> str:
 
 
 def optional_calls(environment: Environment, connection: ProviderConnection) -> dict[Capability, Callable[[], object]]:
-    """Return a call for each capability that has calls of its own."""
+    """Return a call for each capability that has methods of its own."""
     queue = environment.queue()
     session = connection.open_session(transacted=False)
     environment.send(session, queue, "message")

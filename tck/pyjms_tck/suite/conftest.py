@@ -41,7 +41,7 @@ def topic_session(topic_connection: TopicConnection) -> TopicSession:
 
 @pytest.fixture
 def durable(factory: ConnectionFactory, make_name: MakeName) -> Iterator[DurableClient]:
-    """A client with a client identifier of its own; what it subscribed to is forgotten after the test."""
+    """A client with its own client identifier; its subscriptions are deleted after the test."""
     client = DurableClient(factory, make_name)
     yield client
     client.forget()

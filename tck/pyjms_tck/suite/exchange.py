@@ -1,4 +1,4 @@
-"""What most conformance tests do with messages: send texts, take them, see that nothing more comes, and listen."""
+"""Common steps of conformance tests: send texts, receive them, check that nothing more arrives, and listen."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sent_as(message: TextMessage) -> tuple[str | None, int, int, int | None]:
 
 
 def take(consumer: MessageConsumer, waits: Waits, what: str = "a message") -> TextMessage:
-    """Return the next message, which must be a text. Raises AssertionError when it does not come in time."""
+    """Return the next message, which must be a text. Raises AssertionError if it does not arrive in time."""
     message = consumer.receive(waits.something_ms)
     assert message is not None, f"expected {what}, but none came within {waits.something_ms} ms"
     assert isinstance(message, TextMessage), f"expected a text message, got {type(message).__name__}"
@@ -65,7 +65,7 @@ def take(consumer: MessageConsumer, waits: Waits, what: str = "a message") -> Te
 
 
 def take_texts(consumer: MessageConsumer, waits: Waits, count: int) -> list[str | None]:
-    """Return the texts of the next `count` messages, or of fewer when one does not come in time."""
+    """Return the texts of the next `count` messages, or of fewer if one does not arrive in time."""
     texts: list[str | None] = []
     # The texts so far are returned when a message is late: the comparison in the test then shows which one is missing.
     while len(texts) < count and (message := consumer.receive(waits.something_ms)) is not None:
@@ -74,7 +74,7 @@ def take_texts(consumer: MessageConsumer, waits: Waits, count: int) -> list[str 
 
 
 def leftovers(consumer: MessageConsumer, waits: Waits) -> list[str | None]:
-    """Return the texts of what comes though nothing should; [] when nothing comes while `nothing_ms` pass."""
+    """Return the texts of unexpected messages; [] if none arrives within `nothing_ms`."""
     texts: list[str | None] = []
     # A provider that delivers without end fails the test, and does not hang it.
     while len(texts) < 100 and (message := consumer.receive(waits.nothing_ms)) is not None:
@@ -88,7 +88,7 @@ def text_of(message: Message) -> str | None:
 
 
 class Collector(MessageListener):
-    """A listener that keeps what it gets, after having called `also` with each message."""
+    """A listener that stores its messages, and calls `also` with each."""
 
     def __init__(self, also: Callable[[Message], object] | None = None) -> None:
         self.messages: list[Message] = []
@@ -106,15 +106,15 @@ class Collector(MessageListener):
         return [text_of(message) for message in self.messages]
 
     def wait_for(self, count: int, waits: Waits) -> list[str | None]:
-        """Return the texts when there are `count` of them. Raises AssertionError when that takes too long."""
+        """Return the texts when there are `count` of them. Raises AssertionError if that takes too long."""
         waits.until(lambda: len(self.messages) >= count, f"the listener had been called {count} times")
         return self.texts
 
 
 class Holding(MessageListener):
-    """A listener that stays in its first call until `release`, or until the ``with`` block is left.
+    """A listener that stays in its first call until `release`, or until the end of the ``with`` block.
 
-    `meanwhile` is called before the first call returns; `error` has what it raised.
+    `meanwhile` is called before the first call returns; `error` has its exception.
     """
 
     def __init__(self, waits: Waits, meanwhile: Callable[[Message], object] | None = None) -> None:
@@ -145,12 +145,12 @@ class Holding(MessageListener):
         try:
             if self._meanwhile is not None:
                 self._meanwhile(message)
-        except Exception as error:  # told to the test: a listener that raises has a meaning of its own
+        except Exception as error:  # passed to the test: an exception of a listener has a meaning of its own
             self.error = error
         self.returned.set()
 
     def wait_until_entered(self) -> None:
-        """Return when the first call has begun. Raises AssertionError when none comes in time."""
+        """Return when the first call has started. Raises AssertionError if none starts in time."""
         assert self.entered.wait(self._waits.something_ms / 1000), (
             f"expected a call of the listener, but none came within {self._waits.something_ms} ms"
         )
@@ -191,7 +191,7 @@ class DurableClient:
         # First: two connections cannot have one client identifier.
         self.close()
         connection = connect()
-        # Before the identifier is set: if that is refused, `close` ends the new connection all the same.
+        # Before the identifier is set: if that is refused, `close` still ends the new connection.
         self._connection = connection
         # Before any other use of the connection (§4.3.2).
         connection.client_id = self.client_id
@@ -205,7 +205,7 @@ class DurableClient:
             self._connection = None
 
     def forget(self) -> None:
-        """Unsubscribe everything. Where that fails, the provider keeps what nobody will ask for again."""
+        """Delete all subscriptions. If that fails, the provider keeps unused ones."""
         # `open` closes the client's connection first: a subscription with an
         # active subscriber cannot be deleted (§6.11.1).
         with suppress(JMSException), self.open() as connection:
@@ -226,4 +226,4 @@ in_each_mode = pytest.mark.parametrize(
         pytest.param(True, Session.CLIENT_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
     ],
 )
-"""Runs a test with what `createSession` is given, and the number that `getAcknowledgeMode` must return."""
+"""Runs a test with the arguments of `createSession`, and the number that `getAcknowledgeMode` must return."""

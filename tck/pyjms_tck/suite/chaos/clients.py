@@ -1,6 +1,6 @@
-"""The clients of a chaotic run. Each uses one connection for a while and leaves it in the middle of its work.
+"""The clients of a chaotic run. Each uses one connection for a while and closes it in the middle of its work.
 
-What they do at which step is counted, not drawn: every run does the same as far as its threads let it.
+Their actions are counted, not random: every run does the same as far as the threads permit.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import count
 from pyjms import Connection, DeliveryMode, Message, MessageConsumer, Queue, Session, Topic
 
 STEPS = 25
-"""So many steps a client does with one connection."""
+"""The number of steps that a client takes with one connection."""
 _WAIT_MS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the clients of one run share."""
+    """The shared state of one run's clients."""
 
     inbound: Queue
     outbound: Queue
@@ -28,7 +28,7 @@ class World:
     subscription: str
     is_over: Callable[[], bool]
     breathe: Callable[[], None]
-    """Takes a moment between two steps."""
+    """Waits a moment between two steps."""
 
 
 Client = Callable[[World, Connection], None]
@@ -65,7 +65,7 @@ def batches(world: World, connection: Connection) -> None:
     for step in _steps(world):
         for queue in (world.inbound, world.outbound, world.inbound):
             sending.send(queue, _text(session))
-        # The connection closes with this transaction open: nothing of it may ever be seen (§4.3.5).
+        # The connection closes with this transaction open: none of it may ever be visible (§4.3.5).
         if step == STEPS - 1:
             return
         (session.rollback if step % 3 == 2 else session.commit)()
@@ -81,7 +81,7 @@ def receiver(world: World, connection: Connection) -> None:
 
 
 def acknowledger(world: World, connection: Connection) -> None:
-    """Acknowledge every third message with those before it, recover now and then, and leave something unacknowledged."""
+    """Acknowledge every third message with those before it, recover now and then, and leave some unacknowledged."""
     session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(world.outbound)
     for step in _steps(world):
@@ -100,7 +100,7 @@ def mover(world: World, connection: Connection) -> None:
         for _ in range(2):
             if consumer.receive(_WAIT_MS) is not None:
                 sending.send(_text(session))
-        # What was received in the open transaction must come again, and what was sent in it must not be seen.
+        # Messages received in the open transaction must be redelivered, and those sent in it must not be visible.
         if step == STEPS - 1:
             return
         (session.rollback if step % 4 == 3 else session.commit)()

@@ -1,4 +1,4 @@
-"""One chaotic run: clients on threads for a stated time, restarts of the broker if asked for, and the judged history."""
+"""One chaotic run: clients on threads for a stated time, optional restarts of the broker, and the judged history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BREATH_S = 0.005
 class Run:
     """A run against the provider of `environment`, recorded below `directory`.
 
-    restart: restarts the broker; None: the broker runs on, so that no call of a client may fail.
+    restart: restarts the broker; None: the broker keeps running, so that no call of a client may fail.
     """
 
     def __init__(self, environment: Environment, directory: Path, restart: Callable[[], None] | None) -> None:
@@ -48,18 +48,19 @@ class Run:
         return self._can["DURABLE_SUBSCRIPTIONS"] and self._can["TOPICS"]
 
     def judge(self) -> Report:
-        """Run for the time that the profile states, consume what is left, and return what the history shows.
+        """Run for the time that the profile states, consume the remaining messages, and return the report on the
+        history.
 
-        Raises what a client met with, if nothing was restarted.
+        Raises a client's error, if the broker was not restarted.
         """
         with self._recording, ExitStack() as made:
             world = self._world(made)
-            # Before the clients begin: a durable subscription has only what is published after it was made (§6.3).
+            # Before the clients start: a durable subscription has only messages published after its creation (§6.3).
             self._subscribe(world)
             working = [Background(partial(self._work, world, *each), self._patience_s) for each in self._clients()]
             self._let_pass()
             self._over.set()
-            # `result` raises what a client met with, and fails for a client that does not notice the end of the run.
+            # `result` raises a client's error, and fails for a client that does not notice the end of the run.
             for task in working:
                 task.result()
             return self._drain(world)
@@ -111,7 +112,7 @@ class Run:
             yield connection
 
     def _subscribe(self, world: World) -> None:
-        """Make the durable subscriptions, so that they get all that is published."""
+        """Create the durable subscriptions, so that they get all published messages."""
         for client_id in self._client_ids:
             assert world.topic is not None
             with self._connected(client_id) as connection:
@@ -135,19 +136,19 @@ class Run:
                 if self._restart is None:
                     self._over.set()
                     raise
-                # The broker may be away: without a pause the client would connect again as fast as it is refused.
+                # The broker may be down: without a pause the client would reconnect as fast as it is refused.
                 self._over.wait(self._waits.nothing_ms / 1000)
 
     def _breathe(self) -> None:
         self._over.wait(_BREATH_S)
 
     def _let_pass(self) -> None:
-        """Let the time of the run pass, and restart the broker in between."""
+        """Wait for the time of the run, and restart the broker in between."""
         part_s = self._environment.profile.chaos_ms / 1000 / (_RESTARTS + 1)
         for _ in range(_RESTARTS):
             self._over.wait(part_s)
             if self._restart is not None and not self._over.is_set():
-                # Taken before the restart: from here on, calls may have failed because of it.
+                # Read before the restart: from here on, calls may have failed because of it.
                 began_ns = self._recording.now_ns()
                 self._restart()
                 self._recording.broker_died(began_ns)
@@ -156,9 +157,9 @@ class Run:
     # --------------------------------------------------------------------------------------------------- the end
 
     def _drain(self, world: World) -> Report:
-        """Consume until nothing is missing, or until what is missing had its time; return the report."""
+        """Consume until no message is missing, or until the missing ones had their time; return the report."""
         end_ms = _CLOCK.monotonic_ms() + self._waits.something_ms
-        # Again and again: after a restart a broker may take a while until it gives back what lost connections held.
+        # Repeatedly: after a restart a broker may take a while to requeue the messages of lost connections.
         while True:
             self._consume_all(world)
             report = self._recording.check(complete=True)

@@ -17,7 +17,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the history is searched for, by the names of `pyjms.history.rules`."""
+    """A rule to search for in the history, by its name in `pyjms.history.rules`."""
 
     what: str
     names: tuple[str, ...]
@@ -49,17 +49,17 @@ STORMY = [
 
 
 def _found(report: Report, rule: Rule) -> list[str]:
-    """Return the texts of the findings that break a rule; the first few are enough to look for the cause."""
+    """Return the texts of the findings against a rule; the first few suffice to find the cause."""
     assert report.events > 100, f"the run recorded {report.events} events only: its clients did not come to work"
     return [finding.text for finding in report.violations if finding.rule in rule.names][:_SHOWN]
 
 
 _REPORTS = pytest.StashKey[dict[tuple[Environment, bool], Report]]()
-"""What the runs of this process showed, with and without restarts: a run is judged by many tests."""
+"""The reports of this process's runs, with and without restarts: many tests judge one run."""
 
 
 def _report(pytestconfig: pytest.Config, directories: pytest.TempPathFactory, *, restarts: bool) -> Report:
-    """Return what a run shows: a new one, or the one that an earlier test of this process made."""
+    """Return the report of a run: a new one, or that of an earlier test in this process."""
     nothing: dict[tuple[Environment, bool], Report] = {}
     reports = pytestconfig.stash.setdefault(_REPORTS, nothing)
     environment: Environment = pytestconfig.stash[ENVIRONMENT]
@@ -71,13 +71,13 @@ def _report(pytestconfig: pytest.Config, directories: pytest.TempPathFactory, *,
 
 @pytest.fixture
 def calm(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """What a run shows whose broker is not restarted."""
+    """The report of a run without restarts of the broker."""
     return _report(pytestconfig, tmp_path_factory, restarts=False)
 
 
 @pytest.fixture
 def stormy(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """What a run shows whose broker is restarted twice."""
+    """The report of a run with two restarts of the broker."""
     return _report(pytestconfig, tmp_path_factory, restarts=True)
 
 

@@ -1,4 +1,4 @@
-"""The three places that hold typed values, behind one face: properties, a MapMessage, a StreamMessage.
+"""A common interface to the three places for typed values: properties, a MapMessage, a StreamMessage.
 
 The conversion tables are judged on a message before it is sent and on the one that is received, since a provider may
 lose the type of a value on the way.
@@ -81,7 +81,7 @@ class _Stream(Carrier):
         getattr(message, f"write{TYPES[type].word}")(value)
 
     def get(self, message: Any, number: int, type: str) -> Any:
-        # A stream is read in its order only: the values before the wanted one are read and dropped.
+        # A stream can only be read in order: earlier values are read and dropped.
         message.reset()
         for _ in range(number):
             message.readObject()
@@ -103,7 +103,7 @@ def _written(carrier: Carrier, session: Session, type: str, values: Iterable[Any
 
 
 def _new_and_received(message: Any, roundtrip: RoundTrip) -> Iterator[tuple[str, Any]]:
-    """Yield the message as it comes out, then as it was written: a StreamMessage is read only after it was sent."""
+    """Yield the message as received, then as written: a StreamMessage can be read only after it was sent."""
     yield "received", roundtrip(message)
     yield "sent", message
 
@@ -123,7 +123,7 @@ def table_rows(section: str, letters: str, types: Sequence[str]) -> list[Any]:
 def check_row(
     session: Session, roundtrip: RoundTrip, type: str, carriers: Sequence[Carrier], *, converts: bool
 ) -> None:
-    """Judge one row of the conversion table: what was set as `type`, read as each type that does (not) convert."""
+    """Judge one row of the conversion table: a value set as `type`, read as each type that does (not) convert."""
     with Checks() as check:
         for carrier in carriers:
             table = load("conversions")[carrier.table]
@@ -138,7 +138,7 @@ def check_row(
 def _check_refusals(
     check: Checks, session: Session, roundtrip: RoundTrip, carrier: Carrier, type: str, targets: Sequence[str]
 ) -> None:
-    # Two values are enough: the type of a value decides about a refusal, not the value (§3.11.3).
+    # Two values suffice: the type of a value decides about a refusal, not the value (§3.11.3).
     message = _written(carrier, session, type, TYPES[type].values[:2])
     for state, seen in _new_and_received(message, roundtrip):
         for number, value in enumerate(TYPES[type].values[:2]):
@@ -167,7 +167,7 @@ def _check_conversion(
 
 
 def _conversions(type: str, target: str) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Yield values of `type`, each with what may be read as `target`; Java's versions differ on a few texts."""
+    """Yield values of `type`, each with the permitted results for `target`; Java's versions differ on a few texts."""
     vectors = load("conversions")
     if type == "String" and target != "String":
         for vector in vectors["parse"]:
@@ -191,7 +191,7 @@ def _number(type: str, value: Any) -> Any:
 
 
 def check_parsing(session: Session, roundtrip: RoundTrip, carriers: Sequence[Carrier]) -> None:
-    """Judge what text reads as which number: the whole list of vectors, for each numeric type."""
+    """Judge which texts read as which numbers: the whole list of vectors, for each numeric type."""
     vectors = load("conversions")["parse"]
     with Checks() as check:
         for carrier in carriers:
@@ -212,7 +212,7 @@ def _check_text(check: Checks, carrier: Carrier, message: Any, number: int, vect
 
 
 def check_null(check: Checks, what: str, read: Callable[[str], Any], types: Iterable[str]) -> None:
-    """Judge what a null value reads as: `read` reads it as a type."""
+    """Judge the result of reading a null value: `read` reads it as a type."""
     for type in types:
         wanted = load("conversions")["null"][type]
 

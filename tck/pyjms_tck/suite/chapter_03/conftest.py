@@ -1,4 +1,4 @@
-"""What the tests of the message model share: sending a message and looking at what comes out."""
+"""Fixtures for the tests of the message model: sending a message and receiving it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RoundTrip = Callable[[_Message], _Message]
 
 @pytest.fixture
 def roundtrip(session: Session, queue: Queue, waits: Waits) -> Callable[[Any], Any]:
-    """Send a message to a queue and return the one that is received."""
+    """Send a message to a queue and return the received one."""
     producer = session.create_producer(queue)
     consumer = session.create_consumer(queue)
 

@@ -1,8 +1,8 @@
-"""Runs selector vectors against a provider: which selectors it refuses, and which messages the others choose.
+"""Runs selector vectors against a provider: which selectors it refuses, and which messages the others select.
 
-A test puts one message for each set of properties on a queue, each with a number, and then looks through many
-selectors: by browsers, which leave the queue as it is, or, where the provider has none, by consumers, after which it sends
-what they received once more: a message that came back unacknowledged each time would reach a limit of redeliveries.
+A test sends one message for each set of properties to a queue, each with a number, and then applies many selectors:
+with browsers, which leave the queue unchanged, or, if the provider has none, with consumers, whose messages it then
+sends again: a message that is requeued unacknowledged each time would reach a redelivery limit.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pyjms_tck.vectors import TYPES, load
 INVALID = "invalid"
 _NUMBER = "tck_number"
 _MESSAGE_ID, _TIMESTAMP_MS = "ID:m-1", 1311704463521
-"""What the vectors call the message's own id and timestamp, which nobody but the provider can choose."""
+"""The vectors' placeholders for the message's own id and timestamp, which only the provider can choose."""
 _NEAR_TIMESTAMPS = (1311704463521, 1311704463520, 1311704463000, 1311704464000)
 
 
 def vectors_of(choose: Callable[[Any], bool]) -> list[Any]:
-    """Return the vectors that `choose` takes."""
+    """Return the vectors for which `choose` is true."""
     return [vector for vector in load("selectors") if choose(vector)]
 
 
@@ -58,8 +58,8 @@ class Selecting:
         self._vectors: list[Any] = []
         """A vector for each message, by the message's number."""
         for vector in vectors:
-            # Many vectors share a message: one for each would make the queue, and
-            # each look through it, several times as long.
+            # Many vectors share a message: one for each would make the queue, and each search in it, several times as
+            # long.
             if _key(vector) not in self._sent:
                 self._vectors.append(vector)
                 self._send(len(self._vectors) - 1)
@@ -79,13 +79,13 @@ class Selecting:
         self._sent[_key(vector)] = message
 
     def outcome(self, vector: Any) -> Any:
-        """Return whether the vector's selector chooses its message, or INVALID when the selector is refused."""
+        """Return whether the vector's selector selects its message, or INVALID when the selector is refused."""
         message = self._sent[_key(vector)]
         selector = _own(vector["selector"], message)
         try:
             if vector["expected"] == INVALID:
-                # A browser may parse its selector when it is enumerated; a consumer must refuse it at
-                # once (§3.8.1.1). On an empty queue, as one that is not refused would take messages.
+                # A browser may parse its selector only when it is enumerated; a consumer must refuse it at once
+                # (§3.8.1.1). On an empty queue, as a consumer that is not refused would take messages.
                 self._session.create_consumer(self._empty, selector).close()
             chosen = self._browsed(selector) if self._browses else self._consumed(selector)
         except InvalidSelectorException:
@@ -108,7 +108,7 @@ class Selecting:
 def _set(message: Message, name: str, type: str, value: Any) -> None:
     if type in {"float", "double"}:
         value = float(value)  # some are written as texts, such as Infinity
-    # A provider may refuse a name that no selector can refer to; the selector is wrong with and without it.
+    # A provider may refuse a name that no selector can refer to; the selector is invalid with and without it.
     with suppress(MessageFormatException, IllegalArgumentException):
         getattr(message, f"set{TYPES[type].word}Property")(name, value)
 

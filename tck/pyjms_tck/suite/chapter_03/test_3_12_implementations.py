@@ -26,7 +26,7 @@ _KINDS: tuple[type[Message], ...] = (TextMessage, ObjectMessage, MapMessage, Str
 
 
 def foreign(message: Message) -> Any:
-    """Return a message of another make with the content of `message`."""
+    """Return a message of another implementation with the content of `message`."""
     # `Message` is the last of the kinds: all others are messages, too.
     kind = next(kind for kind in _KINDS if isinstance(message, kind))
     make: Callable[[Message], Any] = _CLASSES[kind]
@@ -98,7 +98,7 @@ def _bytes(session: Session) -> Message:
 
 
 def _content(message: Any) -> Any:
-    """Return what the body of a received message holds."""
+    """Return the content of the body of a received message."""
     if hasattr(message, "text"):
         return message.text
     if hasattr(message, "object"):
@@ -164,7 +164,7 @@ def test_3_12_b_setters_copy_what_they_store(session: Session, roundtrip: RoundT
     stream.write_object(buffers[3])
     bytes_.write_bytes(buffers[4])
     bytes_.write_object(buffers[5])
-    # Changed after all setters, and before the messages are sent: a copy that is made by send comes too late.
+    # Changed after all setters, and before the messages are sent: a copy made by send would be too late.
     for value in (*lists, *buffers):
         _grown(value)
     map_seen, stream_seen = roundtrip(map), roundtrip(stream)
@@ -228,7 +228,7 @@ def test_3_12_f_getters_return_copies(session: Session, roundtrip: RoundTrip) ->
         for state, seen in (("received", roundtrip(map)), ("sent", map)):
             for read in (seen.get_bytes, seen.get_object):
                 value = read("bytes")
-                if isinstance(value, bytearray):  # where it is bytes, nobody can change it
+                if isinstance(value, bytearray):  # if it is bytes, it is immutable
                     _grown(value)
                 check.same(f"bytes after those returned were changed, {state}", read("bytes"), b"abc")
         buffer = bytearray(3)

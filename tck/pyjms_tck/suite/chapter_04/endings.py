@@ -1,4 +1,6 @@
-"""What closing and stopping do: the calls that a closed object must refuse, a receive that waits, a listener that runs."""
+"""The effects of closing and stopping: the calls that a closed object must refuse, a waiting receive, a running
+listener.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def not_refused(calls: Calls) -> dict[str, str]:
             call()
         except IllegalStateException:
             continue
-        except Exception as error:  # any other error is what the test is to show
+        except Exception as error:  # the test shows any other error
             wrong[name] = f"raises {type(error).__name__}: {error}"
         else:
             wrong[name] = "raises nothing"
@@ -39,7 +41,7 @@ def not_refused(calls: Calls) -> dict[str, str]:
 
 
 def connection_calls(connection: Connection) -> Calls:
-    """Return what a closed connection refuses."""
+    """Return the calls that a closed connection refuses."""
     return {
         "createSession": partial(connection.createSession, False, Session.AUTO_ACKNOWLEDGE),
         "getClientID": connection.getClientID,
@@ -53,7 +55,7 @@ def connection_calls(connection: Connection) -> Calls:
 
 
 def session_calls(session: Session, queue: Queue) -> Calls:
-    """Return what a closed session of any provider refuses."""
+    """Return the calls that a closed session of any provider refuses."""
     return {
         "createMessage": session.createMessage,
         "createTextMessage": session.createTextMessage,
@@ -73,7 +75,7 @@ def session_calls(session: Session, queue: Queue) -> Calls:
 
 
 def consumer_calls(consumer: MessageConsumer) -> Calls:
-    """Return what a closed consumer refuses."""
+    """Return the calls that a closed consumer refuses."""
     return {
         "getMessageSelector": consumer.getMessageSelector,
         "getMessageListener": consumer.getMessageListener,
@@ -85,7 +87,7 @@ def consumer_calls(consumer: MessageConsumer) -> Calls:
 
 
 def producer_calls(producer: MessageProducer, message: TextMessage) -> Calls:
-    """Return what a closed producer refuses."""
+    """Return the calls that a closed producer refuses."""
     return {
         "send(message)": partial(producer.send, message),
         "send(message, mode, priority, time)": partial(producer.send, message, DeliveryMode.NON_PERSISTENT, 4, 0),
@@ -104,7 +106,7 @@ def producer_calls(producer: MessageProducer, message: TextMessage) -> Calls:
 
 
 def browser_calls(browser: QueueBrowser) -> Calls:
-    """Return what a closed browser refuses."""
+    """Return the calls that a closed browser refuses."""
     return {
         "getQueue": browser.getQueue,
         "getMessageSelector": browser.getMessageSelector,
@@ -121,8 +123,7 @@ def check_receive_ends(
 ) -> None:
     """Check that a receive of `consumer` waits, and returns null when `close` is called. `timeout` None: without one."""
     receiving = background(consumer.receive if timeout is None else partial(consumer.receive, timeout))
-    # The pause lets the other thread come to its wait: a receive that
-    # begins after the close would raise in place of it.
+    # The pause lets the other thread start to wait: a receive that starts after the close would raise instead.
     waits.pause()
     assert receiving.is_running, "receive waits for a message"
     # On a thread of its own: a close that hangs fails the test within `something_ms`.
@@ -133,7 +134,9 @@ def check_receive_ends(
 def check_waits_for_listener(
     end: Callable[[], object], listener: Holding, background: RunBackground, waits: Waits
 ) -> None:
-    """Check that `end`, which closes or stops, returns after the call of `listener` that is running or about to begin."""
+    """Check that `end`, which closes or stops, returns only after a call of `listener` that is running or about to
+    start.
+    """
     listener.wait_until_entered()
     ending = background(end)
     # A close or stop that does not wait has returned by the end of this pause.

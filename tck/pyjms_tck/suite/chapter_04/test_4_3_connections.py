@@ -389,7 +389,7 @@ def _numbers_in(version: str) -> tuple[int, int]:
 
 @pytest.fixture
 def other(connect: Connect) -> Connection:
-    """A started connection to be closed by the test."""
+    """A started connection for the test to close."""
     return connect(started=True)
 
 
@@ -560,7 +560,7 @@ def test_4_3_5_i_a_connection_that_was_never_used_can_be_closed_twice(connect: C
 
 
 class Told(ExceptionListener):
-    """Keeps what it is told, and counts how many calls run at the same time."""
+    """Stores its calls, and counts how many run at the same time."""
 
     def __init__(self, waits: Waits) -> None:
         self.errors: list[JMSException] = []

@@ -519,7 +519,7 @@ def test_4_4_9_b_record_how_two_receivers_share_a_queue(
 
 
 class Overlapping(Collector):
-    """A listener that knows how many calls ran at the same time, in all listeners that share its counter."""
+    """A listener that counts how many calls run at the same time, in all listeners that share its counter."""
 
     # One lock for all listeners, as they share the counter.
     lock = Lock()

@@ -159,15 +159,17 @@ def test_4_5_1_c_receive_no_wait_returns_null_at_once(
 
 
 _OFTEN = 12
-"""More often than brokers give a message to a listener that raises, if they limit that; not so often that pauses between make it long."""
+"""More often than brokers give a message to a listener that raises, if they limit that; few enough that pauses in
+between do not take long.
+"""
 
 
 class ListenerError(Exception):
-    """What the listeners of these tests raise."""
+    """The exception that the listeners of these tests raise."""
 
 
 class Failing(MessageListener):
-    """A listener that raises for the text ``bad`` in its first `failures` calls with it, then takes it, too."""
+    """A listener that raises for the text ``bad`` in its first `failures` calls with it, then accepts it."""
 
     def __init__(self, failures: int) -> None:
         self.calls: list[tuple[str | None, bool]] = []
@@ -180,7 +182,7 @@ class Failing(MessageListener):
             raise ListenerError("raised by a listener of the conformance suite, on purpose")
 
     def count(self, text: str) -> int:
-        """Return how often a message came."""
+        """Return how often a message was delivered."""
         return [called for called, _ in self.calls].count(text)
 
 
@@ -293,7 +295,7 @@ def test_4_5_2_f_a_listener_that_raises_does_not_roll_back_its_transaction(
 
 
 class _FailingThen(Failing):
-    """A listener that raises for the first ``bad``, and does something when a certain text comes for the first time."""
+    """A listener that raises for the first ``bad``, and acts when a certain text arrives for the first time."""
 
     def __init__(self, text: str, then: Callable[[], object]) -> None:
         super().__init__(failures=1)

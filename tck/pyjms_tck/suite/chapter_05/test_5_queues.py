@@ -266,7 +266,7 @@ def test_5_7_f_a_sender_is_made_for_a_queue_or_for_none(queue_session: QueueSess
 @requirement("5.7-g")
 @needs("TEMPORARY_DESTINATIONS")
 def test_5_7_g_a_sender_needs_a_queue_that_exists(queue_session: QueueSession) -> None:
-    # A deleted temporary queue is the one that no broker makes anew at first use.
+    # A deleted temporary queue is the one queue that no broker creates again at first use.
     deleted = queue_session.create_temporary_queue()
     deleted.delete()
     # Both calls: a provider may ask the broker when the sender is made, or when it sends.
@@ -510,7 +510,7 @@ def test_5_9_j_record_whether_a_browser_shows_what_arrives_while_it_enumerates(
 
 @pytest.fixture
 def other(connect: Connect) -> Connection:
-    """The connection of who replies."""
+    """The connection of the replying client."""
     return connect(started=True)
 
 

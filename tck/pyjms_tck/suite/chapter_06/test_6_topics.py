@@ -303,7 +303,7 @@ def test_6_9_f_a_publisher_is_made_for_a_topic_or_for_none(topic_session: TopicS
 @requirement("6.9-g")
 @needs("TEMPORARY_DESTINATIONS")
 def test_6_9_g_a_publisher_needs_a_topic_that_exists(topic_session: TopicSession) -> None:
-    # A deleted temporary topic is the one that no broker makes anew at first use.
+    # A deleted temporary topic is the one topic that no broker creates again at first use.
     deleted = topic_session.create_temporary_topic()
     deleted.delete()
     # Both calls: a provider may ask the broker when the publisher is made, or when it publishes.
@@ -528,7 +528,7 @@ def test_6_12_c_persistent_messages_do_not_wait_for_a_nondurable_subscriber(
 
 @pytest.fixture
 def other(connect: Connect) -> Connection:
-    """The connection of who replies."""
+    """The connection of the replying client."""
     return connect(started=True)
 
 

@@ -1,4 +1,4 @@
-"""An application server in small: a pool of server sessions, which run their sessions on threads (8.2)."""
+"""A minimal application server: a pool of server sessions, which run their sessions on threads (8.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjms_tck.fixtures import RunBackground
 
 
 class OneSession(ServerSession):
-    """A server session that goes back into its pool when its session has run."""
+    """A server session that returns to its pool when its session has run."""
 
     def __init__(self, pool: Pool, session: Session) -> None:
         self.starts = 0
@@ -25,7 +25,7 @@ class OneSession(ServerSession):
 
     def start(self) -> None:
         self.starts += 1
-        # `start` must return: the provider's thread calls it, and takes the next messages after it (§8.2.2).
+        # `start` must return: the provider's thread calls it, and then takes the next messages (§8.2.2).
         self._pool.background(self._run)
 
     def _run(self) -> None:
@@ -37,7 +37,7 @@ class OneSession(ServerSession):
 
 
 class Pool(ServerSessionPool):
-    """Hands out server sessions of a connection; their sessions call `listener`. Waits when all are busy.
+    """A pool of server sessions of a connection; their sessions call `listener`. Waits when all are busy.
 
     refusals: how many times `getServerSession` throws before it works.
     """
@@ -68,7 +68,7 @@ class Pool(ServerSessionPool):
 
     @property
     def starts(self) -> int:
-        """How often server sessions were started."""
+        """The number of starts of server sessions."""
         return sum(member.starts for member in self.members)
 
     def getServerSession(self) -> ServerSession:

@@ -47,7 +47,7 @@ def members_of(name: str) -> Iterator[Any]:
 
 
 def check_objects(**objects: Any) -> None:
-    """Check objects, each of the type whose name it is given by: ``check_objects(Session=session)``."""
+    """Check objects, each given by the name of its type: ``check_objects(Session=session)``."""
     with Checks() as check:
         for name, object in objects.items():
             check.same(f"whether the object is a {name}", isinstance(object, getattr(pyjms, name)), True)
@@ -97,7 +97,9 @@ def _check_getter(check: Checks, name: str, object: Any, member: Any) -> None:
 
 
 def _outcome(object: Any, name: str, *, called: bool) -> str:
-    """Return what a getter gives, or the class of what cannot be compared or was raised: some have nothing to give."""
+    """Return the result of a getter, or the class of an incomparable result or an exception: some have nothing to
+    return.
+    """
     value = attempt(getattr(object, name)) if called else attempt(getattr, object, name)
     # Objects are compared by their class: two calls may return two objects.
     if isinstance(value, str | int):
