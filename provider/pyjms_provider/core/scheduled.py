@@ -1,4 +1,4 @@
-"""Objects with timed work, such as expiry, the end of a delay, or a time limit. The housekeeper calls them when it is due."""
+"""Objects with timed work, such as expiry, the end of a delay, or a time limit. The timer thread calls them when it is due."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Scheduled(Protocol):
-    """Is called by the housekeeper at the times that it asks for."""
+    """Is called by the timer thread at the times that it asks for."""
 
     def run_due(self, now_ms: int) -> int | None:
         """Do the work that is due at `now_ms`; return when to call again, in milliseconds since 1970 UTC; None: when asked."""

@@ -378,7 +378,7 @@ def test_references_are_ordered_by_priority_then_age(world: QueueWorld) -> None:
 
 @pytest.mark.realises("JBM-9.6")
 def test_a_stronger_order_is_a_matter_of_an_extension(world: QueueWorld) -> None:
-    """A total order over priorities and redeliveries, by a channel that puts every message into one lane."""
+    """A total order over priorities and redeliveries, by a channel that puts every message into one level."""
 
     class TotallyOrdered(Queue):
         def enqueue(self, reference: object, transaction: object = None, claim: object = None) -> bool:

@@ -414,7 +414,7 @@ def dormant(site: Site) -> int:
     """Return of how many messages the queue knows two numbers only."""
     ordering = site.broker.virtual_host.queue("orders").ordering
     assert isinstance(ordering, PriorityQueueEntryList)
-    return sum(isinstance(entry, int) for lane in ordering._lanes for entry in lane.entries)
+    return sum(isinstance(entry, int) for level in ordering._levels for entry in level.entries)
 
 
 def test_a_backlog_sleeps_on_when_its_first_messages_are_looked_at(site: Site) -> None:

@@ -160,7 +160,7 @@ class SendPermit:
         """The mark to be written together with the message."""
         return None if self.duplicate is None else self.duplicate.mark
 
-    def hand_over(
+    def enqueue(
         self, channel: Queue | Topic, reference: MessageReference, transaction: UnitOfWork | None = None
     ) -> None:
         """Have `channel` enqueue the message, into the reserved room. Raises as `Channel.enqueue`."""

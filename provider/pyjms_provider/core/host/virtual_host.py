@@ -169,7 +169,7 @@ class VirtualHost:
                         channel.enqueue(reference, transaction)
                     else:
                         reference.deliver_at_ms = admission.deliver_at_ms
-                        admission.hand_over(channel, reference, transaction)
+                        admission.enqueue(channel, reference, transaction)
                 except ProviderError:
                     # The hold that `store` gave passes to the channel only if that enqueues the message.
                     store.release(reference)

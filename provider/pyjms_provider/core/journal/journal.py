@@ -506,12 +506,12 @@ def plain_reference(message_id: int, priority: int, size: int) -> MessageReferen
 def in_runs(entries: Iterable[RecoveredEntry]) -> RecoveredRuns:
     """Return entries, given one by one, in runs as far as possible."""
     return RecoveredRuns(
-        found if lane is None else _run(*lane, found)
-        for lane, found in ((lane, list(found)) for lane, found in groupby(entries, _lane))
+        found if key is None else _run(*key, found)
+        for key, found in ((key, list(found)) for key, found in groupby(entries, _run_key))
     )
 
 
-def _lane(entry: RecoveredEntry) -> tuple[QueueNumber, int] | None:
+def _run_key(entry: RecoveredEntry) -> tuple[QueueNumber, int] | None:
     reference = entry.reference
     # A compact message is rebuilt from its id, priority and size, so it may have no other attributes.
     is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count

@@ -121,7 +121,7 @@ class StorageManager:
     ) -> None:
         """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death.
 
-        `schedule`: asks the housekeeper for a call at a time.
+        `schedule`: asks the timer thread for a call at a time.
         """
         self.journal = journal
         self._store = store
@@ -442,11 +442,11 @@ class StorageManager:
             return [self._send_alone(*send) for send in sends]  # a queue has just been dropped
         self._write_new(Changes(messages=messages))
         return [
-            self._hand_over(queue, reference, envelope)
+            self._enqueue_written(queue, reference, envelope)
             for reference, (queue, envelope, _) in zip(references, sends, strict=True)
         ]
 
-    def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
+    def _enqueue_written(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
         """Pass a written message to its queue; return the error if the queue refuses it."""
         # Before its queue has it: a message that the journal has leaves memory without another write.
         reference.journaled = True
@@ -484,7 +484,7 @@ class StorageManager:
             if admission is None:
                 queue.enqueue(reference)
             else:
-                admission.hand_over(queue, reference)
+                admission.enqueue(queue, reference)
         except ProviderError:
             self._take_back(reference, changes)
             raise

@@ -267,7 +267,7 @@ class SharedCursors(dict[str, _Cursor]):
 
 
 def first_noted(
-    lane: Places,
+    level: Places,
     noted: dict[int, list[int]],
     priority: int,
     matches: Callable[[QueueEntry], bool] | None,
@@ -277,9 +277,9 @@ def first_noted(
     sequences = noted[priority]
     kept: list[int] = []
     for position, sequence in enumerate(sequences):
-        index = lane.find(sequence)
+        index = level.find(sequence)
         # A noted message may be absent: when a message is taken, its number is not removed here.
-        entry = None if index < 0 else lane.at(index)
+        entry = None if index < 0 else level.at(index)
         if entry is not None and (matches is None or matches(entry)):
             if permits is None or permits(entry):
                 sequences[:position] = kept
@@ -410,8 +410,8 @@ class _Places:
         self._count = 0
         """About how many the others are."""
 
-    def add(self, key: int, sequence: int, lane: PriorityLevel) -> None:
-        """Record a message of `lane`; it may have been recorded before."""
+    def add(self, key: int, sequence: int, level: PriorityLevel) -> None:
+        """Record a message of `level`; it may have been recorded before."""
         blocks = self._blocks
         # A released message, older than the newest block: it belongs into the block of its age.
         if blocks and sequence <= blocks[-1].last:
@@ -428,7 +428,7 @@ class _Places:
         self._count += 1
         # In blocks, so that no single message pays for sorting a long list.
         if self._count >= _BLOCK:
-            self._seal(lane)
+            self._seal(level)
 
     def after(self, key: int, passed: int) -> Iterator[int]:
         """Yield the sequence numbers beyond `passed` of messages with `key`, sorted; some are absent."""
@@ -442,10 +442,10 @@ class _Places:
         if recent is not None:
             yield from recent[bisect_right(recent, passed) :]
 
-    def _seal(self, lane: PriorityLevel) -> None:
+    def _seal(self, level: PriorityLevel) -> None:
         """Make a block of the latest messages, and drop absent ones."""
-        places = [(key, each) for key, sequences in self._recent.items() for each in sequences if lane.find(each) >= 0]
-        blocks = self._thinned(lane)
+        places = [(key, each) for key, sequences in self._recent.items() for each in sequences if level.find(each) >= 0]
+        blocks = self._thinned(level)
         if places:
             blocks.append(_make_block(sorted(places), max(sequence for _, sequence in places)))
         # Replaced at once: an iterator of `after` over the old blocks goes on over them.
@@ -453,18 +453,18 @@ class _Places:
         self._recent = {}
         self._count = 0
 
-    def _thinned(self, lane: PriorityLevel) -> list[_Block]:
+    def _thinned(self, level: PriorityLevel) -> list[_Block]:
         blocks: list[_Block] = []
-        first, thinned = lane.head, 0
+        first, thinned = level.head, 0
         for each in self._blocks:
             block = each
-            end = bisect_right(lane.sequences, block.last, first)
+            end = bisect_right(level.sequences, block.last, first)
             live = end - first  # or gaps
             first = end
             # Two blocks at a time: cleaning all of a long queue at once would hold the queue's lock for long.
             if live * 2 < len(block.keys) and thinned < _THINNED_AT_ONCE:
                 thinned += live > 0
-                places = [place for place in block.places() if lane.find(place[1]) >= 0] if live > 0 else []
+                places = [place for place in block.places() if level.find(place[1]) >= 0] if live > 0 else []
                 block = _make_block(places, block.last)
             if block.keys:
                 blocks.append(block)
@@ -474,17 +474,17 @@ class _Places:
 class ValueIndex(Cursor):
     """The messages of one queue by the values of certain identifiers. As a cursor it records which messages it has read."""
 
-    __slots__ = ("_cursors", "_has_unknown", "_lanes", "_levels", "_places", "_read", "ready")
+    __slots__ = ("_cursors", "_has_unknown", "_level_numbers", "_levels", "_places", "_read", "ready")
 
     def __init__(
-        self, read: Callable[[QueueEntry], int], lanes: Callable[[], Sequence[PriorityLevel]], levels: tuple[int, ...]
+        self, read: Callable[[QueueEntry], int], levels: Callable[[], Sequence[PriorityLevel]], numbers: tuple[int, ...]
     ) -> None:
-        """`read` as in `Asked`; `lanes`: those of the order, the highest priority last; `levels` by JMS priority."""
+        """`read` as in `Asked`; `levels`: those of the order, the highest priority last; `numbers`: their numbers by JMS priority."""
         # As a cursor without a selector: `restore` notes released messages behind it, so they are read again.
         super().__init__(None)
         self._read = read
-        self._lanes = lanes
         self._levels = levels
+        self._level_numbers = numbers
         self._places = tuple(_Places() for _ in range(PRIORITIES))
         self._has_unknown = False
         self._cursors: dict[int, dict[Cursor, None]] = {}
@@ -528,8 +528,8 @@ class ValueIndex(Cursor):
     def lags(self) -> bool:
         """Whether there are messages that it has not read."""
         return any(
-            lane.live and (priority in self.behind or lane.sequences[-1] > self.passed[priority])
-            for priority, lane in enumerate(self._lanes())
+            level.live and (priority in self.behind or level.sequences[-1] > self.passed[priority])
+            for priority, level in enumerate(self._levels())
         )
 
     # Messages
@@ -537,8 +537,8 @@ class ValueIndex(Cursor):
     def key_of(self, entry: QueueEntry) -> int:
         """Return the key of a new message, and record it if no message before it is unread. Raises `NotInMemoryError`."""
         key = self._read(entry)
-        priority, sequence = self._levels[entry.reference.priority], entry.sequence
-        sequences = self._lanes()[priority].sequences
+        priority, sequence = self._level_numbers[entry.reference.priority], entry.sequence
+        sequences = self._levels()[priority].sequences
         # Recorded at once if all before it are known; otherwise `read_on` reaches it in turn.
         if sequences and sequences[-1] == sequence and (len(sequences) == 1 or sequences[-2] <= self.passed[priority]):
             self._note(priority, entry, key)
@@ -547,18 +547,18 @@ class ValueIndex(Cursor):
 
     def read_on(self, priority: int, most: int) -> int:
         """Read up to `most` added or released messages; return how many more are allowed, 0: there may be more. Raises `NotInMemoryError`."""
-        lane = self._lanes()[priority]
+        level = self._levels()[priority]
         while behind := self.behind.get(priority):
-            index = lane.find(behind[0])
+            index = level.find(behind[0])
             # A released message may have been taken again since.
-            entry = None if index < 0 else lane.at(index)
+            entry = None if index < 0 else level.at(index)
             if entry is not None:
                 self._note(priority, entry, self._read(entry))
             # After it was read: a message that is not in memory stays noted, and is read on the next call.
             forget_noted(self.behind, priority, behind[0])
-        sequences = lane.sequences
-        for index in range(bisect_right(sequences, self.passed[priority], lane.head), len(sequences)):
-            entry = lane.at(index)
+        sequences = level.sequences
+        for index in range(bisect_right(sequences, self.passed[priority], level.head), len(sequences)):
+            entry = level.at(index)
             if entry is not None:
                 if most <= 0:
                     return 0
@@ -572,7 +572,7 @@ class ValueIndex(Cursor):
         # Its value has no key, so it is a candidate for every cursor.
         if key == UNKNOWN_KEY:
             self._has_unknown = True
-        self._places[priority].add(key, entry.sequence, self._lanes()[priority])
+        self._places[priority].add(key, entry.sequence, self._levels()[priority])
         if key == UNKNOWN_KEY:
             for cursors in self._cursors.values():
                 self._tell(cursors, priority, entry)
@@ -599,9 +599,9 @@ class ValueIndex(Cursor):
 
     def found_nothing(self, cursor: Cursor) -> None:
         """Record that no message matches `cursor`."""
-        lanes = self._lanes()
+        levels = self._levels()
         # A cursor with noted messages stays ready: they may become permitted without being read again.
-        if not any(lanes[priority].live for priority in (*cursor.behind, *cursor.matched)):
+        if not any(levels[priority].live for priority in (*cursor.behind, *cursor.matched)):
             self.ready.pop(cursor, None)
 
 
@@ -653,44 +653,44 @@ class ScanState(Cursor):
         """The selectors of the interested consumers of higher priority at its last poll."""
 
     def find(
-        self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
+        self, level: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
     ) -> tuple[int, int]:
         """Return the index of the first message of a level that `permits` allows, or -1, and the remaining `looks`; 0: there may be more."""
-        index = self._find_behind(lane, priority, permits)
-        return (index, looks) if index >= 0 else self._find_beyond(lane, priority, permits, looks)
+        index = self._find_behind(level, priority, permits)
+        return (index, looks) if index >= 0 else self._find_beyond(level, priority, permits, looks)
 
     def find_matched(
-        self, lane: PriorityLevel, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
+        self, level: PriorityLevel, matched: dict[int, list[int]], priority: int, permits: Callable[[QueueEntry], bool]
     ) -> int:
         """Return the index of the first message of a level that `permits` allows among those that match, or -1."""
         sequences = matched[priority]
         while behind := self.behind.get(priority):
             # Only if it matches: the cursor notes matching messages, and this state the places of all released ones.
-            index = lane.find(behind[0]) if is_noted(sequences, behind[0]) else -1
-            entry = None if index < 0 else lane.at(index)
+            index = level.find(behind[0]) if is_noted(sequences, behind[0]) else -1
+            entry = None if index < 0 else level.at(index)
             if entry is not None and permits(entry):
                 return index
             # Not permitted now: it is offered again when its group is freed, or the state is reset.
             forget_noted(self.behind, priority, behind[0])
         for position in range(bisect_right(sequences, self.passed[priority]), len(sequences)):
             sequence = sequences[position]
-            index = lane.find(sequence)
-            entry = None if index < 0 else lane.at(index)
+            index = level.find(sequence)
+            entry = None if index < 0 else level.at(index)
             if entry is not None and permits(entry):
                 return index
             self.passed[priority] = sequence
-        if len(sequences) > 2 * lane.live + SPARE:  # other consumers have taken most of them
-            left = [sequence for sequence in sequences if lane.find(sequence) >= 0]
+        if len(sequences) > 2 * level.live + SPARE:  # other consumers have taken most of them
+            left = [sequence for sequence in sequences if level.find(sequence) >= 0]
             if left:
                 matched[priority] = left
             else:
                 del matched[priority]
         return -1
 
-    def _find_behind(self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool]) -> int:
+    def _find_behind(self, level: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool]) -> int:
         while behind := self.behind.get(priority):
-            index = lane.find(behind[0])
-            entry = None if index < 0 else lane.at(index)
+            index = level.find(behind[0])
+            entry = None if index < 0 else level.at(index)
             # It stays noted: once it is taken, the next call finds it absent, and removes it.
             if entry is not None and permits(entry):
                 return index
@@ -698,11 +698,11 @@ class ScanState(Cursor):
         return -1
 
     def _find_beyond(
-        self, lane: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
+        self, level: PriorityLevel, priority: int, permits: Callable[[QueueEntry], bool], looks: int
     ) -> tuple[int, int]:
-        sequences = lane.sequences
-        for index in range(bisect_right(sequences, self.passed[priority], lane.head), len(sequences)):
-            entry = lane.at(index)
+        sequences = level.sequences
+        for index in range(bisect_right(sequences, self.passed[priority], level.head), len(sequences)):
+            entry = level.at(index)
             if entry is not None:
                 # The lock is released after so many looks; `passed` keeps the place.
                 if not looks:
@@ -725,7 +725,7 @@ class BlockedMessages:
 
     def find(
         self,
-        lanes: Sequence[PriorityLevel],
+        levels: Sequence[PriorityLevel],
         consumer: object,
         higher_priority: Iterable[Cursor | None],
         permits: Callable[[QueueEntry], bool],
@@ -737,9 +737,9 @@ class BlockedMessages:
         skipped for that consumer may be free now.
         """
         state = self.state_of(consumer, higher_priority)
-        for priority in range(len(lanes) - 1, -1, -1):
-            if lanes[priority].live:
-                index, looks = state.find(lanes[priority], priority, permits, looks)
+        for priority in range(len(levels) - 1, -1, -1):
+            if levels[priority].live:
+                index, looks = state.find(levels[priority], priority, permits, looks)
                 if index >= 0:
                     return priority, index
                 if not looks:
@@ -767,15 +767,15 @@ class BlockedMessages:
         for state in self._states.values():
             note_behind(state, priority, returned)
 
-    def rewind(self, lanes: Sequence[PriorityLevel], levels: Sequence[int], entries: Iterable[QueueEntry]) -> None:
-        """Have all consumers look again at those of `entries` that are available; `lanes` and `levels`: by JMS priority."""
+    def rewind(self, levels: Sequence[PriorityLevel], numbers: Sequence[int], entries: Iterable[QueueEntry]) -> None:
+        """Have all consumers look again at those of `entries` that are available; `levels` and `numbers`: by JMS priority."""
         if not self._states:
             return
         there: dict[int, list[QueueEntry]] = {}
         for entry in entries:
             priority = entry.reference.priority
-            if lanes[priority].find(entry.sequence) >= 0:
-                there.setdefault(levels[priority], []).append(entry)
-        for level, freed in there.items():
+            if levels[priority].find(entry.sequence) >= 0:
+                there.setdefault(numbers[priority], []).append(entry)
+        for number, freed in there.items():
             # One more than is noted singly sets a consumer back to the first of them, so that it sees all.
-            self.note_returned(level, nsmallest(BEHIND_MAXIMUM + 1, freed, key=_by_sequence))
+            self.note_returned(number, nsmallest(BEHIND_MAXIMUM + 1, freed, key=_by_sequence))

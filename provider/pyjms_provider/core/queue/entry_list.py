@@ -182,20 +182,20 @@ class PriorityQueueEntryList:
         "_cursors",
         "_indexed",
         "_indexes",
-        "_lanes",
         "_last",
+        "_level_numbers",
         "_levels",
         "_mask",
         "blocked",
         "may_compact",
     )
 
-    def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
-        """`levels`: the level of each JMS priority; the higher level comes first."""
-        self._levels = levels
+    def __init__(self, numbers: tuple[int, ...] = _LEVELS) -> None:
+        """`numbers`: the number of the level of each JMS priority; the higher level comes first."""
+        self._level_numbers = numbers
         self.may_compact = False
         """Whether new messages may be compact: no other object refers to entries."""
-        self._make_lanes()
+        self._make_levels()
         self._mask = 0
         self._last = 0
         self._cursors: SharedCursors[Cursor] = SharedCursors()
@@ -204,16 +204,16 @@ class PriorityQueueEntryList:
         self._indexes = ValueIndexes()
         self.blocked = BlockedMessages()
 
-    def _make_lanes(self) -> None:
-        lanes = tuple(map(PriorityLevel, _BITS))
-        self._by_priority = tuple(lanes[level] for level in self._levels)
-        self._lanes = lanes
+    def _make_levels(self) -> None:
+        levels = tuple(map(PriorityLevel, _BITS))
+        self._by_priority = tuple(levels[number] for number in self._level_numbers)
+        self._levels = levels
 
     def __len__(self) -> int:
         mask, total = self._mask, 0
         while mask:  # monitoring asks each of thousands of queues, and most have one priority, if any
             priority = mask.bit_length() - 1
-            total += self._lanes[priority].live
+            total += self._levels[priority].live
             mask ^= _BITS[priority]
         return total
 
@@ -222,38 +222,40 @@ class PriorityQueueEntryList:
 
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the available messages in order; the list must not change meanwhile."""
-        for lane in reversed(self._lanes):
-            for index in range(len(lane.entries)):
-                entry = lane.at(index)
+        for level in reversed(self._levels):
+            for index in range(len(level.entries)):
+                entry = level.at(index)
                 if entry is not None:
                     yield entry
 
     def materialized(self) -> Iterator[QueueEntry]:
         """Yield the available messages that are not compact, in order; the list must not change meanwhile."""
-        for lane in reversed(self._lanes):
-            for entry in lane.entries:
+        for level in reversed(self._levels):
+            for entry in level.entries:
                 if isinstance(entry, QueueEntry):
                     yield entry
 
     @property
     def compact_size(self) -> int:
         """About how many bytes the compact messages take."""
-        return sum(entry + MESSAGE_OVERHEAD for lane in self._lanes for entry in lane.entries if entry.__class__ is int)
+        return sum(
+            entry + MESSAGE_OVERHEAD for level in self._levels for entry in level.entries if entry.__class__ is int
+        )
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
         """Return about `most` messages that will probably be delivered after that one."""
         answer: list[MessageReference] = []
-        level = self._levels[reference.priority]
-        for priority in range(level, -1, -1):
-            lane = self._lanes[priority]
+        number = self._level_numbers[reference.priority]
+        for priority in range(number, -1, -1):
+            level = self._levels[priority]
             # In lower levels from the first message on: those are delivered once this level is empty.
-            first = reference.id if priority == level else 0
-            index = bisect_right(lane.sequences, first, lane.head)
+            first = reference.id if priority == number else 0
+            index = bisect_right(level.sequences, first, level.head)
             # Twice as many places, as some are gaps; if there are more gaps, fewer messages are found, which does no harm.
-            for place in range(index, min(index + 2 * most, len(lane.entries))):
+            for place in range(index, min(index + 2 * most, len(level.entries))):
                 if len(answer) == most:
                     return answer
-                entry = lane.at(place)
+                entry = level.at(place)
                 if entry is not None:
                     answer.append(entry.reference)
         return answer
@@ -264,28 +266,28 @@ class PriorityQueueEntryList:
         Return False, having done nothing, if they must be added one by one.
         """
         # A compact message has the priority of its level, and its sequence number as id: both must be its own.
-        if self._levels is not _LEVELS or ids[0] <= self._last:
+        if self._level_numbers is not _LEVELS or ids[0] <= self._last:
             return False
-        lane = self._lanes[priority]
-        lane.queue = queue
-        lane.entries += sizes
-        lane.sequences += ids
-        lane.live += len(ids)
+        level = self._levels[priority]
+        level.queue = queue
+        level.entries += sizes
+        level.sequences += ids
+        level.live += len(ids)
         self._last = ids[-1]
-        self._mask |= lane.bit
+        self._mask |= level.bit
         return True
 
     def oldest(self) -> list[QueueEntry]:
         """Return the oldest message of each priority."""
-        heads = (lane.at(lane.head) for lane in self._lanes if lane.live)
+        heads = (level.at(level.head) for level in self._levels if level.live)
         return [entry for entry in heads if entry is not None]
 
     def first(self, most: int) -> list[QueueEntry]:
         """Return up to `most` of the messages that leave first; fewer where many have been taken from the middle."""
         answer: list[QueueEntry] = []
-        for lane in reversed(self._lanes):
-            if lane.live:
-                places = map(lane.at, range(lane.head, min(lane.head + 2 * most, len(lane.entries))))
+        for level in reversed(self._levels):
+            if level.live:
+                places = map(level.at, range(level.head, min(level.head + 2 * most, len(level.entries))))
                 answer += islice((entry for entry in places if entry is not None), most - len(answer))
         return answer
 
@@ -296,8 +298,8 @@ class PriorityQueueEntryList:
 
     def newest(self, most: int) -> list[QueueEntry]:
         """Return up to about `most` messages of each priority that were added last."""
-        places = ((lane, place) for lane in self._lanes if lane.live for place in _last_places(lane, most))
-        return [entry for lane, place in places if (entry := lane.at(place)) is not None]
+        places = ((level, place) for level in self._levels if level.live for place in _last_places(level, most))
+        return [entry for level, place in places if (entry := level.at(place)) is not None]
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` the last place of its priority."""
@@ -309,16 +311,16 @@ class PriorityQueueEntryList:
             # meanwhile; the order is that of commits.
             sequence = self._last + 1
         self._last = entry.sequence = sequence
-        lane = self._by_priority[reference.priority]
+        level = self._by_priority[reference.priority]
         # Behind a backlog the message is delivered late, and meanwhile the garbage collector would have to traverse its objects.
-        if lane.live >= BACKLOG and self.may_compact and self._is_plain(entry):
-            lane.queue = entry.queue
-            lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
+        if level.live >= BACKLOG and self.may_compact and self._is_plain(entry):
+            level.queue = entry.queue
+            level.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
         else:
-            lane.entries.append(entry)
-        lane.sequences.append(sequence)
-        lane.live += 1
-        self._mask |= lane.bit
+            level.entries.append(entry)
+        level.sequences.append(sequence)
+        level.live += 1
+        self._mask |= level.bit
 
     def assign_sequence(self, entry: QueueEntry) -> None:
         """Give `entry`, which is taken at once, the sequence number that it would have had in the order."""
@@ -332,19 +334,25 @@ class PriorityQueueEntryList:
         reference = entry.reference
         is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
         is_alone = reference.holders == 1 and entry.sequence == reference.id
-        return is_alone and not is_special and reference.journaled and reference.reliable and self._levels is _LEVELS
+        return (
+            is_alone
+            and not is_special
+            and reference.journaled
+            and reference.reliable
+            and self._level_numbers is _LEVELS
+        )
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put released entries back into their old places."""
         by_priority: dict[int, list[QueueEntry]] = {}
         for entry in entries:
-            by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
+            by_priority.setdefault(self._level_numbers[entry.reference.priority], []).append(entry)
         for priority, returned in by_priority.items():
-            lane = self._lanes[priority]
+            level = self._levels[priority]
             # Each level's lists are sorted by sequence, and messages are released in any order.
             returned.sort(key=_by_sequence)
-            lane.put_back(returned)
-            self._mask |= lane.bit
+            level.put_back(returned)
+            self._mask |= level.bit
             # Cursors with an index are not told: the index is, and tells those with the key of the message.
             for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
@@ -357,27 +365,27 @@ class PriorityQueueEntryList:
         if not mask:
             return None
         priority = mask.bit_length() - 1
-        lane = self._lanes[priority]
-        head = lane.head
-        entries = lane.entries
+        level = self._levels[priority]
+        head = level.head
+        entries = level.entries
         entry = entries[head]
         if isinstance(entry, int):
-            entry = lane.materialize(head, entry)
-        if lane.live == 1 and head < SPARE:  # the same as `drop`, without the cost of a call
+            entry = level.materialize(head, entry)
+        if level.live == 1 and head < SPARE:  # the same as `drop`, without the cost of a call
             end = len(entries)
             entries[head] = None
-            lane.live = 0
-            lane.head = end
+            level.live = 0
+            level.head = end
             self._mask = mask ^ _BITS[priority]
             return entry
-        if lane.drop(head):
+        if level.drop(head):
             self._mask = mask ^ _BITS[priority]
         return entry
 
     def discard(self, entry: QueueEntry) -> bool:
         """Remove this entry; return whether it was available."""
-        priority = self._levels[entry.reference.priority]
-        index = self._lanes[priority].find(entry.sequence)
+        priority = self._level_numbers[entry.reference.priority]
+        index = self._levels[priority].find(entry.sequence)
         if index < 0:
             return False
         self._drop(priority, index)
@@ -385,28 +393,28 @@ class PriorityQueueEntryList:
 
     def holds(self, entry: QueueEntry) -> bool:
         """Return whether a message is available."""
-        return self._lanes[self._levels[entry.reference.priority]].find(entry.sequence) >= 0
+        return self._levels[self._level_numbers[entry.reference.priority]].find(entry.sequence) >= 0
 
     def place_of(self, entry: QueueEntry) -> Place:
         """Return the place of a message that has a sequence number: lower places come first."""
-        return (0, -self._levels[entry.reference.priority], ""), entry.sequence
+        return (0, -self._level_numbers[entry.reference.priority], ""), entry.sequence
 
     def least_important(self) -> QueueEntry | None:
         """Return the oldest message of the lowest priority."""
-        lane = next((lane for lane in self._lanes if lane.live), None)
-        return None if lane is None else lane.at(lane.head)
+        level = next((level for level in self._levels if level.live), None)
+        return None if level is None else level.at(level.head)
 
     def clear(self) -> list[QueueEntry]:
         """Remove all messages and return them in order."""
         entries = list(self)
-        self._make_lanes()
+        self._make_levels()
         self._mask = 0
         return entries
 
     def _drop(self, priority: int, index: int) -> None:
-        lane = self._lanes[priority]
-        if lane.drop(index):
-            self._mask &= ~lane.bit
+        level = self._levels[priority]
+        if level.drop(index):
+            self._mask &= ~level.bit
 
     # Selectors
 
@@ -421,7 +429,7 @@ class PriorityQueueEntryList:
             return self._cursors.open(text, lambda: Cursor(matches))
         if text in self._indexed:
             return self._indexed.open(text, lambda: Cursor(matches))
-        index = self._indexes.wanted(asked, lambda: ValueIndex(asked.read, lambda: self._lanes, self._levels))
+        index = self._indexes.wanted(asked, lambda: ValueIndex(asked.read, lambda: self._levels, self._level_numbers))
         if index is None:
             return self._cursors.open(text, lambda: Cursor(matches))
         return self._indexed.open(text, lambda: index.open_cursor(matches, asked.key))
@@ -445,15 +453,15 @@ class PriorityQueueEntryList:
             return cursor in cursor.index.ready or cursor.index.lags
         passed, behind, matched = cursor.passed, cursor.behind, cursor.matched
         return any(
-            lane.live and (priority in behind or priority in matched or lane.sequences[-1] > passed[priority])
-            for priority, lane in enumerate(self._lanes)
+            level.live and (priority in behind or priority in matched or level.sequences[-1] > passed[priority])
+            for priority, level in enumerate(self._levels)
         )
 
     def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
         """Return whether `entry`, which is available, matches; without an evaluation, if the cursor has passed it."""
         if cursor.matches is None:
             return True
-        priority, sequence = self._levels[entry.reference.priority], entry.sequence
+        priority, sequence = self._level_numbers[entry.reference.priority], entry.sequence
         if cursor.index is not None:
             is_unknown = cursor.index.is_unknown(cursor, priority, sequence)
         else:
@@ -467,8 +475,8 @@ class PriorityQueueEntryList:
         """Record that `entry`, just appended, does not match, if the cursor has passed all before it and has no index."""
         if cursor.index is not None:
             return
-        priority = self._levels[entry.reference.priority]
-        sequences = self._lanes[priority].sequences
+        priority = self._level_numbers[entry.reference.priority]
+        sequences = self._levels[priority].sequences
         # Only if the cursor is at the message before it: otherwise it would pass others that it has not evaluated.
         if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
             cursor.passed[priority] = entry.sequence
@@ -516,20 +524,20 @@ class PriorityQueueEntryList:
 
         Returns `UNFINISHED` after about `looks` checks; the scan state is kept.
         """
-        found = self.blocked.find(self._lanes, consumer, higher_priority, permits, looks)
+        found = self.blocked.find(self._levels, consumer, higher_priority, permits, looks)
         if found is None or found is UNFINISHED:
             return found
         return self._take(*found)
 
     def _take(self, priority: int, index: int) -> QueueEntry:
-        entry = self._lanes[priority].at(index)
+        entry = self._levels[priority].at(index)
         assert entry is not None, "a gap was found"
         self._drop(priority, index)
         return entry
 
     def rewind(self, entries: Iterable[QueueEntry]) -> None:
         """Have all consumers look again at messages that were reserved for others, as far as these are available."""
-        self.blocked.rewind(self._by_priority, self._levels, entries)
+        self.blocked.rewind(self._by_priority, self._level_numbers, entries)
 
     def forget_scan(self, consumer: object) -> None:
         """Drop the scan state of a consumer, as it must look at all again or has ended. May be repeated."""
@@ -541,12 +549,12 @@ class PriorityQueueEntryList:
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
-        sequence = self._lanes[priority].sequences[index]
+        sequence = self._levels[priority].sequences[index]
         # A browser sees the messages that were there when it was opened (JMS 1.1 §5.9 leaves that open); it would not end in a queue that is filled.
         if sequence > cursor.last:
             cursor.passed[priority] = self._last  # all later ones of this level are newer still
             return self.peek(cursor, evaluations)
-        return self._lanes[priority].at(index)
+        return self._levels[priority].at(index)
 
     def _find(
         self,
@@ -583,20 +591,20 @@ class PriorityQueueEntryList:
         self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, state: ScanState | None
     ) -> int:
         """Return the index of the first message behind `cursor` that matches and is permitted, or -1."""
-        lane = self._lanes[priority]
+        level = self._levels[priority]
         found: list[int] = []
         if priority in cursor.matched:
             if state is None or permits is None:
-                found.append(first_noted(lane, cursor.matched, priority, None, permits))
+                found.append(first_noted(level, cursor.matched, priority, None, permits))
             else:
-                found.append(state.find_matched(lane, cursor.matched, priority, permits))
+                found.append(state.find_matched(level, cursor.matched, priority, permits))
         if priority in cursor.behind:
-            found.append(first_noted(lane, cursor.behind, priority, cursor.matches, permits))
+            found.append(first_noted(level, cursor.behind, priority, cursor.matches, permits))
         # Both lists are by age, and the older message of the two leaves first.
         index = min((each for each in found if each >= 0), default=-1)
         if index < 0:
             return -1
-        sequence = lane.sequences[index]
+        sequence = level.sequences[index]
         # From both lists, as a message that matched and was released again is in both.
         for noted in (cursor.matched, cursor.behind):
             forget_noted(noted, priority, sequence)
@@ -606,10 +614,10 @@ class PriorityQueueEntryList:
         self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, evaluations: int
     ) -> tuple[int, int]:
         """Return the index of the first matching message after `cursor`, or -1, and the remaining evaluations."""
-        lane = self._lanes[priority]
-        sequences, matches = lane.sequences, cursor.matches
-        for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(sequences)):
-            entry = lane.at(index)
+        level = self._levels[priority]
+        sequences, matches = level.sequences, cursor.matches
+        for index in range(bisect_right(sequences, cursor.passed[priority], level.head), len(sequences)):
+            entry = level.at(index)
             if entry is not None:
                 if evaluations <= 0:
                     return -1, evaluations
@@ -633,15 +641,15 @@ class PriorityQueueEntryList:
         evaluations: int,
     ) -> tuple[int, int]:
         """Find as `_find_beyond` does, evaluating only messages that may match, all of which the index has read."""
-        lane = self._lanes[priority]
+        level = self._levels[priority]
         passed = cursor.passed
         for sequence in by_value.after(cursor, priority):
             if sequence > passed[priority]:  # otherwise it was noted twice
                 if evaluations <= 0:
                     return -1, evaluations
                 evaluations -= 1
-                index = lane.find(sequence)
-                entry = None if index < 0 else lane.at(index)
+                index = level.find(sequence)
+                entry = None if index < 0 else level.at(index)
                 if entry is not None and (cursor.matches is None or cursor.matches(entry)):
                     if permits is None or permits(entry):
                         passed[priority] = sequence
@@ -653,5 +661,5 @@ class PriorityQueueEntryList:
         return -1, max(evaluations, 1)
 
 
-def _last_places(lane: PriorityLevel, most: int) -> range:
-    return range(max(len(lane.entries) - most, 0), len(lane.entries))
+def _last_places(level: PriorityLevel, most: int) -> range:
+    return range(max(len(level.entries) - most, 0), len(level.entries))

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 _SINK_MAX: Final = 200
 _ATTEMPT_MAX: Final = 100
 _AGAIN_MS: Final = 1000
-"""The interval until the housekeeper tries a busy sink again."""
+"""The interval until the timer thread tries a busy sink again."""
 
 
 @dataclass(slots=True)

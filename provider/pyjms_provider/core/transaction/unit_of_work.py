@@ -1,6 +1,6 @@
 """The unit of work: the messages and acknowledgements of one transaction, which take effect together (§2.2, §5.1, §6.2.1).
 
-A unit is used by its session's thread; two others may end it: the one that closes the session, and the housekeeper when
+A unit is used by its session's thread; two others may end it: the one that closes the session, and the timer thread when
 a message in it expires. So it has a lock, which comes before those of queues in the lock order. It is not held while the
 unit is written to a journal: COMMITTING keeps other threads away meanwhile.
 """
