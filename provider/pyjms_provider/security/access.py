@@ -1,6 +1,6 @@
-r"""Rules of access as data, as text and as a list of dictionaries; the three say the same.
+r"""Access rules, and the policy that applies them. Rules can be objects, text, or a list of dictionaries, with the same meaning.
 
-As text, one rule a line, and the first that fits decides (`access` tells what fits, and what no rule can change)::
+As text, each line is one rule, and the first matching rule decides::
 
     # effect  who                     operations     what                     in which virtual host
     deny      user:mallory            all            *
@@ -9,8 +9,8 @@ As text, one rule a line, and the first that fits decides (`access` tells what f
     allow     *                       connect        virtual_host             shop
     allow     user:bob                read           "queue:to be sent"
 
-Words are separated by blanks; a word with blanks or # stands in double quotes, with \" and \\ in them. The virtual host is a
-pattern, too; without it a rule holds in all and outside of any.
+Words are separated by blanks; a word with blanks or # is in double quotes, in which \" and \\ are escapes. The virtual host is a
+pattern, too; a rule without it applies in all virtual hosts, and to objects outside of them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal
 
 
 class PatternError(ValueError):
-    """A pattern has a backslash that stands before neither a star nor another backslash."""
+    """A pattern has a backslash that is followed by neither a star nor another backslash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern; equal when the text is."""
+    """A compiled pattern for names. Patterns are equal if their texts are."""
 
     text: str
     _pieces: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise `PatternError`."""
+        """Compile the text. Raises `PatternError`."""
         object.__setattr__(self, "_pieces", _split(self.text))
 
     @property
@@ -46,7 +46,7 @@ class Pattern:
         return not any(self._pieces) and len(self._pieces) > 1
 
     def matches(self, name: str) -> bool:
-        """Tell whether `name` as a whole is what the pattern says."""
+        """Return whether the whole `name` matches the pattern."""
         first, *middle = self._pieces
         if not middle:
             return name == first
@@ -57,7 +57,7 @@ class Pattern:
             return False
         at = len(first)
         for piece in middle:
-            # The leftmost place is as good as any: it leaves the most for the pieces that follow.
+            # The leftmost match is always right: it leaves the most for the following pieces.
             found = name.find(piece, at, end)
             if found < 0:
                 return False
@@ -65,12 +65,12 @@ class Pattern:
         return True
 
     def __str__(self) -> str:
-        """Return the text that it was made from."""
+        """Return the text of the pattern."""
         return self.text
 
     @staticmethod
     def escape(name: str) -> str:
-        """Return the pattern that `name` alone matches."""
+        """Return the text of a pattern that matches only `name`."""
         return name.replace("\\", "\\\\").replace("*", "\\*")
 
 
@@ -99,36 +99,36 @@ _ANYTHING: Final = Pattern("*")
 
 
 class RuleError(ProviderError):
-    """A rule cannot be understood; the text names its line, or its place in the list."""
+    """A rule is malformed; the text names its line, or its position in the list."""
 
     code = "PYJMS-RULE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What somebody may do, or may not."""
+    """A rule that allows or denies operations on targets."""
 
     allows: bool
     user: str | None = None
-    """The name of a user; None: not only one."""
+    """The name of the user; None: the rule is not about a single user."""
     group: str | None = None
-    """The name of a group; None: any. With neither user nor group: all users, anonymous ones included."""
+    """The name of the group; None: any. With neither user nor group: all users, including anonymous ones."""
     operations: frozenset[Operation] = _ALL_OPERATIONS
     kind: TargetKind | None = None
-    """None: whatever the target is."""
+    """The kind of target; None: any."""
     name: Pattern = _ANYTHING
     virtual_host: Pattern = _ANYTHING
     place: str = field(default="", compare=False)
-    """Where the rule stands, for people: ``access.rules, line 7``."""
+    """The source of the rule, for messages: ``access.rules, line 7``."""
 
     def concerns(self, principal: Principal) -> bool:
-        """Tell whether the rule is about this principal."""
+        """Return whether the rule applies to this principal."""
         if self.user is not None:
             return principal.name == self.user
         return self.group is None or self.group in principal.groups
 
     def fits(self, operation: Operation, kind: TargetKind, name: str, virtual_host: str) -> bool:
-        """Tell whether the rule is about this operation and target."""
+        """Return whether the rule applies to this operation and target."""
         return (
             operation in self.operations
             and (self.kind is None or self.kind is kind)
@@ -150,7 +150,7 @@ class Rule:
 
 
 def parse_rules(text: str, source: str = "rules") -> tuple[Rule, ...]:
-    """Return the rules of `text`; `source` names it in errors. Raises `RuleError`, which points at the word."""
+    """Parse the rules in `text`; `source` names it in errors. Raises `RuleError`, which points at the wrong word."""
     if len(text) > _LONGEST_TEXT:
         raise RuleError(f"{source}: has more than {_LONGEST_TEXT} characters; is it the right file?")
     rules = []
@@ -162,9 +162,10 @@ def parse_rules(text: str, source: str = "rules") -> tuple[Rule, ...]:
 
 
 def rules_from_data(data: Sequence[Mapping[str, object]], source: str = "rules") -> tuple[Rule, ...]:
-    """Return the rules of a list of dictionaries, as `rules_to_data` makes them. Raises `RuleError`.
+    """Parse a list of dictionaries, as `rules_to_data` returns it. Raises `RuleError`.
 
-    `effect` and `who` are needed; `operations`: a list, without it all; `kind`, `name` and `virtual_host`: without them any.
+    The keys `effect` and `who` are required. Without `operations`, a list, the rule applies to all operations; without `kind`, `name`
+    or `virtual_host` to any.
     """
     return tuple(_from_data(entry, f"{source}, rule {number}") for number, entry in enumerate(data, 1))
 
@@ -207,7 +208,7 @@ def _from_words(words: list[tuple[str, int]], line: str, place: str) -> Rule:
         raise _pointing(f"{place}: a rule is: allow|deny WHO OPERATIONS KIND:NAME [VIRTUAL_HOST]", line, words[-1][1])
     at = 0
     try:
-        # `at` follows the word that is parsed, so that the error points at it.
+        # `at` is the index of the word being parsed, at which an error points.
         allows = _parse_effect(words[0][0])
         at = 1
         user, group = _parse_who(words[1][0])
@@ -233,7 +234,7 @@ def _from_words(words: list[tuple[str, int]], line: str, place: str) -> Rule:
 
 
 def _pointing(problem: str, line: str, at: int) -> RuleError:
-    # One character for one keeps the caret in its column, and no control character of a file reaches the terminal.
+    # Each unprintable character is replaced by one blank: the caret stays in its column, and no control character reaches the terminal.
     flat = "".join(character if character.isprintable() else " " for character in line)
     start = max(0, at - 60)
     return RuleError(f"{problem}\n  {flat[start : at + 60]}\n  {' ' * (at - start)}^")
@@ -341,7 +342,7 @@ def _parse_kind(word: str) -> TargetKind | None:
 
 
 EVERYTHING: Final = parse_rules("allow * all *", "built-in rules for everything")
-"""Everybody may do everything: for an embedded broker, and for trying out on loopback."""
+"""All users may do everything: for an embedded broker, and for trials on loopback."""
 
 USERS: Final = parse_rules(
     """
@@ -351,19 +352,19 @@ USERS: Final = parse_rules(
     """,
     "built-in rules for users",
 )
-"""Everybody who is let in may send and receive, and the group `administrators` may change the broker."""
+"""All authenticated users may send and receive, and the group `administrators` may change the broker."""
 
 
-_PRINCIPALS: Final = 4096  # of which decisions are remembered
-_PAGES: Final = 512  # for so many different ones among them
-_DECISIONS: Final = 512  # remembered on each
-_LONGEST_NAME: Final = 256  # that is remembered
+_PRINCIPALS: Final = 4096  # the number of principal objects with cached decisions
+_PAGES: Final = 512  # the number of different (unequal) principals among them
+_DECISIONS: Final = 512  # the number of cached decisions for each of these
+_LONGEST_NAME: Final = 256  # the longest name in a cached decision
 _LONGEST_SHOWN: Final = 200
-# JMS 1.1 §4.4.3: only the connection that made a temporary destination consumes from it. No rule can widen that.
+# JMS 1.1 §4.4.3: only the connection that created a temporary destination may consume from it. No rule can change that.
 _OWNERS_OWN: Final = frozenset({Operation.READ, Operation.BROWSE, Operation.ADMINISTER})
-# Any user may choose any client identifier, so a durable subscription belongs to the user who made it (decision 0163).
+# Any user may choose any client identifier, so a durable subscription belongs to the user who created it (decision 0163).
 _TAKES_OVER: Final = frozenset({Operation.READ, Operation.BROWSE, Operation.WRITE, Operation.CREATE})
-# Looking up a member of an enumeration costs more than a global name.
+# Looking up a member of an enumeration is slower than a global name.
 _TEMPORARY, _SUBSCRIPTION, _WRITE = TargetKind.TEMPORARY, TargetKind.SUBSCRIPTION, Operation.WRITE
 
 _Key = tuple[str, str, str, str]
@@ -371,17 +372,17 @@ _Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided, and why."""
+    """A decision and its reason."""
 
     is_allowed: bool
     rule: Rule | None
-    """The rule that decided; None: none did."""
+    """The rule that decided; None: no rule did."""
     reason: str
-    """For people."""
+    """The reason, for operators."""
 
 
 class _Page:
-    """What was decided for all principals that are equal, and the rules that are about them."""
+    """The rules that apply to equal principals, and the cached decisions for them."""
 
     __slots__ = ("_by_kind", "_rules", "decisions")
 
@@ -391,7 +392,7 @@ class _Page:
         self.decisions: dict[_Key, bool] = {}
 
     def decide(self, key: _Key, operation: Operation, target: Target, *, otherwise: bool) -> bool:
-        """Ask the rules, and remember the answer; `otherwise`: what it is if no rule fits."""
+        """Decide by the rules, and cache the decision; `otherwise`: the decision if no rule applies."""
         name, host = target.name, target.virtual_host
         rules = self._about(operation, target.kind)
         answer = next(
@@ -399,16 +400,16 @@ class _Page:
         )
         if len(name) <= _LONGEST_NAME:
             if len(self.decisions) >= _DECISIONS:
-                self.decisions.clear()  # a client that asks for ever new names must not slow down the others
+                self.decisions.clear()  # a client that uses ever new names must not slow down the others
             self.decisions[key] = answer
         return answer
 
     def permitted(self, operation: Operation, kind: TargetKind, host: str, names: Sequence[str]) -> list[str]:
-        """Return the names that the rules allow, without remembering them: they would push out what clients ask for."""
+        """Return the names that the rules allow, without caching: these decisions would displace those for clients."""
         rules = [rule for rule in self._about(operation, kind) if rule.virtual_host.matches(host)]
         if not rules:
             return []
-        # The first match decides, so a first rule about all names decides for all without a look at each.
+        # The first match decides, so if the first rule matches all names, they need not be matched.
         if rules[0].name.matches_all:
             return list(names) if rules[0].allows else []
         return [name for name in names if next((rule.allows for rule in rules if rule.name.matches(name)), False)]
@@ -422,7 +423,7 @@ class _Page:
 
 
 class _Book:
-    """One state of the rules, with all that was decided by it. Full dictionaries are left behind, and the next ones filled."""
+    """One version of the rules, with its cached decisions. Full dictionaries are replaced by empty ones."""
 
     __slots__ = ("_pages", "known", "rules")
 
@@ -430,17 +431,16 @@ class _Book:
         self.rules = tuple(rules)
         self._pages: dict[Principal, _Page] = {}
         self.known: dict[int, tuple[Principal, _Page]] = {}
-        """By the identity of a principal, as its hash would cost more than all the rest; nobody else gets the identity of a
-        principal that is held here."""
+        """Pages by the identity of a principal, as hashing it would cost more than everything else. The principal is referenced
+        here, so no other object can get its identity."""
 
     def page(self, principal: Principal) -> _Page:
-        """Return the page of `principal`, which was not found in `known`."""
-        # No lock: two threads may make a page each for one principal, and both decide by the same rules.
+        """Return the page of `principal`, which is not in `known`."""
+        # No lock: two threads may create a page each for one principal, but both decide by the same rules.
         page = self._pages.get(principal)
         if page is None:
             if len(self._pages) >= _PAGES:
-                # The entries of `known` refer to pages, so both dictionaries go
-                # together; one alone would keep the pages in memory.
+                # Both are replaced, as the entries of `known` would keep the pages in memory.
                 self._pages = {}
                 self.known = {}
             page = self._pages[principal] = _Page(principal, self.rules)
@@ -451,10 +451,10 @@ class _Book:
 
 
 class RuleAccessPolicy(AccessPolicy):
-    """Decides by rules, which can be replaced at any time. Safe to use from any thread."""
+    """An access policy that decides by rules, which can be replaced at any time. Safe to use from any thread."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
-        """`rules`: in the order in which they are tried; none: everything is denied."""
+        """`rules`: in the order of their evaluation; without any, everything is denied."""
         self._book = _Book(rules)
 
     @property
@@ -467,21 +467,21 @@ class RuleAccessPolicy(AccessPolicy):
         return self._book
 
     def replace(self, rules: Sequence[Rule]) -> None:
-        """Put `rules` in force, for every question that is asked from now on."""
+        """Replace the rules, for all decisions from now on."""
         self._book = _Book(rules)
 
     def check(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
     ) -> None:
         kind = target.kind
-        # A write to a temporary destination does not depend on its owner, so it
-        # takes the short way with remembered decisions.
-        is_reply = kind is _TEMPORARY and operation is _WRITE  # of any owner
+        # A write to a temporary destination does not depend on its owner, so its
+        # decision can be cached.
+        is_reply = kind is _TEMPORARY and operation is _WRITE
         if not is_reply and (kind is _TEMPORARY or (kind is _SUBSCRIPTION and target.owner)):
-            # The owner is no part of a key of the remembered decisions, so these are decided each time.
+            # The keys of cached decisions do not contain the owner, so these are decided each time.
             is_allowed = self._decide_owned(principal, operation, target, connection).is_allowed
         else:
-            book = self._book  # as `_page`, which a call would make dearer for each message
+            book = self._book  # `_page` inline, to save a call for each message
             known = book.known.get(id(principal))
             page = known[1] if known is not None and known[0] is principal else book.page(principal)
             key = (operation._value_, kind._value_, target.name, target.virtual_host)
@@ -505,13 +505,13 @@ class RuleAccessPolicy(AccessPolicy):
     def explain(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
     ) -> Decision:
-        """Return what `check` decides, and which rule is the reason. For operators: the client is not told."""
+        """Return the decision of `check`, with the rule that is the reason. For operators only, not for clients."""
         if target.kind is TargetKind.TEMPORARY or (target.kind is TargetKind.SUBSCRIPTION and target.owner):
             return self._decide_owned(principal, operation, target, connection)
         return self._by_rules(principal, operation, target)
 
     def _by_rules(self, principal: Principal, operation: Operation, target: Target) -> Decision:
-        # The rules are asked again here: a remembered decision has the answer without the rule that gave it.
+        # The rules are evaluated again: a cached decision does not contain its rule.
         for number, rule in enumerate(self._book.rules, 1):
             if rule.concerns(principal) and rule.fits(operation, target.kind, target.name, target.virtual_host):
                 place = rule.place or f"rule {number}"
@@ -522,14 +522,14 @@ class RuleAccessPolicy(AccessPolicy):
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str
     ) -> Decision:
         if target.kind is TargetKind.SUBSCRIPTION:
-            # `unsubscribe` is a client's call (§6.11.1): the user who made the
-            # subscription needs no permission of an operator.
+            # `unsubscribe` is a client's call (§6.11.1): the user who created the
+            # subscription needs no permission for it.
             if target.owner == principal.name and operation is Operation.ADMINISTER:
                 return _fixed(True, "the user made this durable subscription")
             if target.owner != principal.name and operation in _TAKES_OVER:
                 return _fixed(False, f"the durable subscription belongs to the user {target.owner!a}")
             return self._by_rules(principal, operation, target)
-        # `connection` is empty where none is known, and an empty owner must not be equal to that.
+        # `connection` is empty if it is unknown, and must not match an empty owner.
         is_owner = bool(target.owner) and target.owner == connection
         if operation in _OWNERS_OWN:
             if is_owner:

@@ -1,8 +1,8 @@
-"""The audit log: who changed what, when, and with which result; also who was refused.
+"""The audit log: all changes and refused attempts, with their user, time and result.
 
-Each record is one line of the logger ``pyjms.audit`` with a stable code (`AuditAction`), and, if asked for, one line of JSON in a
-file that only its owner reads. Secrets never get there: values of attributes that are declared as secure or named like secrets
-are masked, and so is what looks like an encrypted secret, a hash, or a URL with a password.
+Each record is one line of the logger ``pyjms.audit`` with a stable code (`AuditAction`), and optionally one line of JSON in a
+file that only its owner can read. It never contains secrets: values of attributes that are declared as secure or named like
+secrets are masked, as are values that look like an encrypted secret, a hash, or a URL with a password.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_ITEMS: Final = 200
 
 
 class AuditAction(Enum):
-    """What somebody did; the value is the code of the record."""
+    """The kind of action; the value is the code of the record."""
 
     CREATE = "PYJMS-AUDIT-1"
     CHANGE = "PYJMS-AUDIT-2"
@@ -56,45 +56,45 @@ class AuditAction(Enum):
 
 
 class AuditResult(Enum):
-    """What became of it."""
+    """The result of an action."""
 
     DONE = "done"
     REFUSED = "refused"
-    """Who asked may not, or is not who they say."""
+    """Access was denied, or authentication failed."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One thing that somebody did, or tried to."""
+    """One action, or one attempt."""
 
     action: AuditAction
     who: Principal | None
-    """None: unknown, as at a log-in that was refused."""
+    """The user; None: unknown, as for a refused log-in."""
     target: str
-    """The path of the object: ``broker/virtualhost/shop/queue/orders``; at a log-in the user name that was offered."""
+    """The path of the object: ``broker/virtualhost/shop/queue/orders``; for a log-in the user name that was given."""
     result: AuditResult
     peer: str = ""
-    """The address that it came from."""
+    """The address of the client."""
     operation: str = ""
-    """The name of the operation, if it was one."""
+    """The name of the operation, if the action is one."""
     before: Mapping[str, object] = field(default_factory=dict)
-    """The attributes that were altered, as they were; secrets are masked by the log."""
+    """The old values of changed attributes; secrets are masked by the log."""
     after: Mapping[str, object] = field(default_factory=dict)
-    """The same as they are now, or the arguments of an operation."""
+    """Their new values, or the arguments of an operation."""
     secure: frozenset[str] = frozenset()
-    """The attributes that are declared to be secrets."""
+    """The names of the attributes that are declared as secrets."""
     reason: str = ""
-    """Why it was refused or failed; must hold no secret."""
+    """The reason of a refusal or failure; must not contain secrets."""
 
 
 class AuditLog:
-    """Writes records. Safe to use from any thread; a record is written when `write` returns. Never raises."""
+    """Writes audit records. Safe to use from any thread; a record is written when `write` returns. Never raises."""
 
     def __init__(self, clock: Clock, *, path: str | Path | None = None, size: int = 10_000_000, kept: int = 10) -> None:
-        """`path`: of the file; None: only the logger. At `size` bytes the file becomes ``PATH.1``, of which `kept` are kept.
+        """`path`: of the file; None: only the logger. At `size` bytes the file is renamed to ``PATH.1``; `kept` old files are kept.
 
-        Raises `OSError`: the file cannot be opened.
+        Raises `OSError` if the file cannot be opened.
         """
         self._clock = clock
         self._file = None if path is None else _AuditFile(Path(path), size, kept)
@@ -104,16 +104,16 @@ class AuditLog:
         line = json.dumps(self._data(record), ensure_ascii=True, default=str)
         _log.info("%s %s", record.action.value, line)
         if self._file is not None:
-            # The file is no handler of the logger: a level that an operator sets
-            # there must not thin out the audit file.
+            # The file is not a handler of the logger, as the level of the logger
+            # must not affect the audit file.
             self._file.handle(_log.makeRecord(_log.name, logging.INFO, "", 0, line, (), None))
 
     def close(self) -> None:
-        """Close the file. What the disk had no room for is told in the log."""
+        """Close the file. A record that cannot be written is reported in the log."""
         if self._file is not None:
             try:
                 self._file.close()
-            except OSError:  # the last record still waits to be written, and cannot be
+            except OSError:  # the last record is still buffered, and cannot be written
                 self._file.tell_failure()
 
     def _data(self, record: AuditRecord) -> dict[str, object]:
@@ -137,7 +137,7 @@ class AuditLog:
 
 
 def masked(attributes: Mapping[str, object], secure: Iterable[str] = ()) -> dict[str, object]:
-    """Return `attributes` with all that is or looks like a secret masked, at any depth, and cut to a reasonable size."""
+    """Return `attributes` truncated to a reasonable size, with everything masked, at any depth, that is or looks like a secret."""
     hidden = frozenset(secure)
     return {
         str(name)[:_LONGEST_TEXT]: MASK if _is_secret(str(name), hidden) else _masked(value, hidden, 0)
@@ -167,15 +167,15 @@ def _masked(value: object, secure: frozenset[str], depth: int) -> object:
 
 
 def _masked_text(text: str, secure: frozenset[str] = frozenset(), depth: int = 0) -> str:
-    """Return a text, cut, with what looks like a secret masked, or half of one at the cut.
+    """Truncate a text, and mask everything that looks like a secret, or like a part of one at the end.
 
-    A text may be JSON, as a structured value that came from a form, a variable or a command line is.
+    The text may be JSON: a structured value from a form, a variable or a command line.
     """
     is_cut, shown = len(text) > _LONGEST_TEXT, text[:_LONGEST_TEXT]
     if _SECRET_VALUE.search(shown):
         return MASK
     if shown.lstrip()[:1] in {"{", "["}:
-        # Half a JSON text cannot be read, so nothing tells which of its values are secrets.
+        # Truncated JSON cannot be parsed, so it is unknown which of its values are secrets.
         if is_cut:
             return MASK
         try:
@@ -192,9 +192,9 @@ def _masked_text(text: str, secure: frozenset[str] = frozenset(), depth: int = 0
 
 
 def _without_password(word: str, *, is_cut: bool) -> str:
-    """Return a word without the password of a URL: all to the last @, as who writes it as it is may have written / and @ in it.
+    """Remove the password of a URL from a word: everything up to the last @, as an unescaped password may contain / and @.
 
-    `is_cut`: what comes after the word is not known, and may be that @.
+    `is_cut`: the text is truncated after the word, where that @ may have been.
     """
     scheme, found, rest = word.partition("://")
     end = len(rest) if is_cut else rest.rfind(_USER_END)
@@ -203,18 +203,18 @@ def _without_password(word: str, *, is_cut: bool) -> str:
 
 
 class _AuditFile(RotatingFileHandler):
-    """A file of JSON lines, mode 600. Python's handler does the rotation, under a lock of its own for this one purpose."""
+    """A file of JSON lines, mode 600. Python's handler does the rotation, under a lock that only serves this purpose."""
 
     def __init__(self, path: Path, size: int, kept: int) -> None:
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8")
 
     def _open(self) -> TextIO:  # type: ignore[override] # the handler asks for no more than a text file
-        # Python's handler would leave the mode to the umask.
+        # Python's handler would use the mode of the umask.
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return os.fdopen(handle, "a", encoding="utf-8", newline="\n")
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Log what cannot be written to the file, so that it is not lost without a trace."""
+        """Log a record that cannot be written to the file, so that it is not lost without a trace."""
         self.tell_failure()
 
     def tell_failure(self) -> None:
@@ -231,33 +231,33 @@ _Key = tuple[str, str, AuditResult]
 
 
 class LoginAudit:
-    """Safe to use from any thread. Never raises."""
+    """Writes records of log-ins, with limits for repeated and refused ones. Safe to use from any thread. Never raises."""
 
     def __init__(self, audit: AuditLog, clock: Clock) -> None:
         self._audit = audit
         self._clock = clock
         self._lock = Lock()
         self._alike: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
-        """When the next one is written, and how many have not been."""
+        """For equal log-ins: when the next record may be written, and how many were omitted."""
         self._refused = 0.0
-        """How many of the burst are used up."""
+        """The used part of the burst of refusals."""
         self._refused_ms = 0.0
         self._left_out = 0
-        """Refused ones that no record has told of, and nothing else remembers."""
+        """The number of omitted refusals that are counted neither in a record nor in `_alike`."""
 
     def note(self, record: AuditRecord) -> None:
-        """Write a record of a log-in, or count it."""
-        # The name comes from a client that may be nobody: its length must not decide how much memory the counts take.
+        """Write a record of a log-in, or count it as omitted."""
+        # The name comes from an unauthenticated client: its length must not determine the memory of the counts.
         record = replace(record, target=record.target[:_LONGEST_NAME])
         name = record.target if record.who is None else f"{record.who.name} of {record.who.provider}"
         with self._lock:
             left_out = self._admit((network_of(record.peer), name, record.result))
-        # Written without the lock: a slow disk holds up this log-in alone.
+        # Written without the lock, so that a slow disk delays only this log-in.
         if left_out is not None:
             self._audit.write(_with_count(record, left_out))
 
     def close(self) -> None:
-        """Write how many were refused that no record has told of."""
+        """Write a record with the number of refusals that are in no record yet."""
         with self._lock:
             left_out = self._left_out + sum(
                 count for (_, _, result), (_, count) in self._alike.items() if result is AuditResult.REFUSED
@@ -269,13 +269,13 @@ class LoginAudit:
             self._audit.write(_with_count(record, left_out))
 
     def _admit(self, key: _Key) -> int | None:
-        """Return how many have been left out before this one; None: leave it out, too. The lock is held."""
+        """Return the number of records omitted before this one; None: omit this one, too. The lock is held."""
         now_ms = self._clock.monotonic_ms()
         until_ms, count = self._alike.get(key, (now_ms, 0))
         if now_ms < until_ms:
             self._alike[key] = until_ms, count + 1
             return None
-        # Only refusals have the common limit: anybody can cause them, with ever new names, and push older records out.
+        # The common limit is only for refusals: anybody can cause them, with ever new names, and displace older records.
         if key[2] is AuditResult.REFUSED:
             if not self._takes_refusal(now_ms):
                 self._left_out += 1
@@ -285,12 +285,12 @@ class LoginAudit:
         self._alike.move_to_end(key)
         if len(self._alike) > _REMEMBERED:
             (_, _, result), (_, forgotten) = self._alike.popitem(last=False)
-            # An entry that is dropped leaves its refusals to the next record, so their number stays exact.
+            # The refusals of a dropped entry are added to the next record, so that their number stays exact.
             self._left_out += forgotten if result is AuditResult.REFUSED else 0
         return count
 
     def _takes_refusal(self, now_ms: float) -> bool:
-        # The burst drains by the clock, without a timer: what has drained is computed when the next refusal comes.
+        # The burst drains by the clock, without a timer: the drained part is computed at the next refusal.
         drained = (now_ms - self._refused_ms) / _REFUSED_INTERVAL_MS
         self._refused, self._refused_ms = max(0.0, self._refused - drained), now_ms
         if self._refused > _REFUSED_BURST - 1:

@@ -1,6 +1,6 @@
-"""TLS client certificates: who the certificate says that its owner is (SASL's EXTERNAL).
+"""Authentication by TLS client certificates (SASL's EXTERNAL).
 
-The transport has had the chain and the possession of the key verified against the port's trust store; that is not done again here.
+TLS has verified the chain against the port's trust store, and the possession of the key; this is not repeated here.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _LONGEST_NAME: Final = 1024
 
 
 class NameFrom(Enum):
-    """Which part of a certificate is the name of the user."""
+    """The part of a certificate that is the name of the user."""
 
     COMMON_NAME = "common-name"
-    """The one CN of the subject."""
+    """The only CN of the subject."""
     SUBJECT = "subject"
-    """The whole subject as RFC 4514 writes it: ``CN=alice,OU=shop,O=Example``."""
+    """The whole subject in the format of RFC 4514: ``CN=alice,OU=shop,O=Example``."""
     DNS_NAME = "dns-name"
-    """The one DNS name among the subject's alternative names."""
+    """The only DNS name among the subject's alternative names."""
     EMAIL = "email"
-    """The one e-mail address among the subject's alternative names."""
+    """The only e-mail address among the subject's alternative names."""
     URI = "uri"
-    """The one URI among the subject's alternative names, as of SPIFFE."""
+    """The only URI among the subject's alternative names, for instance that of SPIFFE."""
 
 
 class CertificateAuthenticator(Authenticator):
-    """Knows users by their TLS certificates."""
+    """Authenticates users by their TLS certificates."""
 
     def __init__(self, settings: CertificateSettings, clock: Clock, *, name: str = "certificate") -> None:
-        """`name`: of this provider, as its principals bear it."""
+        """`name`: that of this provider, in `Principal.provider`."""
         self._settings = settings
         self._name_from = NameFrom(settings.name_from)
         self._clock = clock
@@ -62,10 +62,10 @@ class CertificateAuthenticator(Authenticator):
             problem = self._problem(certificate)
             names = _names(certificate, self._name_from)
             groups = _units(certificate) if self._settings.are_units_groups else frozenset()
-        except ValueError as error:  # what is damaged or not understood anywhere in the certificate
+        except ValueError as error:  # any part of the certificate is damaged or unknown
             _log.warning("PYJMS-SECURITY-6 the certificate of %a cannot be understood: %s", peer, error)
             raise wrong_credentials() from error
-        # With two names it would be open which of two users logs in.
+        # With two names it would be ambiguous which user logs in.
         if problem is None and len(names) != 1:
             problem = f"it has {len(names)} names of the kind {self._settings.name_from}, and one is expected"
         if problem is None and not _is_name(names[0]):
@@ -76,7 +76,7 @@ class CertificateAuthenticator(Authenticator):
         return Principal(name=names[0], groups=groups, provider=self._name)
 
     def _problem(self, certificate: x509.Certificate) -> str | None:
-        """Return what is wrong with it by now: a connection may have waited long between its handshake and its log-in."""
+        """Return what is wrong with the certificate now: there may have been a long time between handshake and log-in."""
         now_s = self._clock.time_ms() / 1000
         if not certificate.not_valid_before_utc.timestamp() <= now_s <= certificate.not_valid_after_utc.timestamp():
             return "it is not valid now"

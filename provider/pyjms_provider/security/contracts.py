@@ -1,4 +1,4 @@
-"""Authentication and access control as the protocols, the management and the model see them."""
+"""The contracts of authentication and access control, for the protocols, the management and the model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyjms.spi.envelope import Address, ConnectionId
 from pyjms.spi.errors import AccessDeniedError
 
 TOKEN_USER: Final = "oauth2"  # noqa: S105 - the name of a user, not a password
-"""The user name by which a client of a protocol that knows only passwords says that its password is a bearer token."""
+"""The user name that marks the password as a bearer token, for clients of protocols with passwords only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasswordCredentials:
-    """A name and a password, as a client sent them."""
+    """A user name and a password sent by a client."""
 
     user_name: str
     password: str = field(repr=False)
@@ -25,7 +25,7 @@ class PasswordCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateCredentials:
-    """The certificate, in DER form, that a client proved to own when it set up TLS."""
+    """The client's certificate, in DER form, verified by TLS."""
 
     certificate: bytes = field(repr=False)
 
@@ -42,70 +42,70 @@ Credentials = PasswordCredentials | CertificateCredentials | TokenCredentials
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who somebody is."""
+    """An authenticated user with its groups."""
 
     name: str
     groups: frozenset[str] = frozenset()
     provider: str = ""
-    """The name of the authentication provider that vouches for it."""
+    """The name of the authentication provider that has authenticated it."""
     unchecked_login: str | None = field(default=None, compare=False)
-    """The user name that the client sent to a port which checks none; None: it sent none, or it was checked. It grants nothing."""
+    """The user name that the client sent to a port without authentication; None: it sent none, or it was checked. It grants nothing."""
 
 
 class Authenticator(ABC):
-    """Tells who somebody is. Safe to use from any thread; may take long (hashes, other servers)."""
+    """Authenticates clients. Safe to use from any thread; may take long (hashes, other servers)."""
 
     def handles(self, credentials: Credentials | None) -> bool:
-        """Tell whether these are credentials of the kind that this one judges; cheap."""
+        """Return whether this authenticator is for credentials of this kind; cheap."""
         return True
 
     @abstractmethod
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
-        """Return the principal of these credentials; None: the client offered none.
+        """Return the principal of `credentials`; None: the client sent none.
 
-        `peer`: the address of who offers them, with or without a port (`Peer.address`): wrong guesses are counted by it, so
-        that somebody else's do not shut out the right user.
+        `peer`: the address of the client, with or without a port (`Peer.address`): wrong attempts are counted by it, so
+        that those of other clients do not block the right user.
 
-        Raises `AccessDeniedError`; its text never tells whether the user exists.
+        Raises `AccessDeniedError`; its text never reveals whether the user exists.
         """
 
 
 class Operation(Enum):
-    """What somebody wants to do with a target."""
+    """An operation on a target."""
 
     CONNECT = "connect"
-    """To a virtual host."""
+    """Connect to a virtual host."""
     WRITE = "write"
-    """Send to it."""
+    """Send messages to the target."""
     READ = "read"
-    """Consume from it."""
+    """Consume its messages."""
     BROWSE = "browse"
-    """Look at its messages."""
+    """Browse its messages."""
     CREATE = "create"
-    """Make it: by first use, as a temporary one, as a durable subscription, or through management."""
+    """Create it: by first use, as a temporary destination, as a durable subscription, or through management."""
     ADMINISTER = "administer"
-    """Alter, delete, purge, move, pause, settle."""
+    """Change, delete, purge, move, pause, settle."""
     OBSERVE = "observe"
-    """See it and its attributes through management."""
+    """Read its attributes through management."""
 
 
 class TargetKind(Enum):
-    """What kind of thing a target is."""
+    """The kind of a target."""
 
     VIRTUAL_HOST = "virtual_host"
     QUEUE = "queue"
     TOPIC = "topic"
     TEMPORARY = "temporary"
-    """A temporary queue or topic; `Target.owner` is the connection that made it."""
+    """A temporary queue or topic; `Target.owner` is the connection that created it."""
     SUBSCRIPTION = "subscription"
-    """A durable one; `Target.name` is ``CLIENT_ID:NAME``, `Target.owner` the name of the user who made it."""
+    """A durable subscription; `Target.name` is ``CLIENT_ID:NAME``, `Target.owner` the name of the user who created it."""
     MANAGED = "managed"
     """Any other managed object; `Target.name` is its path: ``broker/port/stomp``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What somebody wants to do something with."""
+    """The object of an operation."""
 
     kind: TargetKind
     name: str
@@ -120,32 +120,32 @@ class Target:
 
 
 class AccessPolicy(ABC):
-    """Tells what somebody may do. Safe to use from any thread; fast, as it is asked for each message; never waits."""
+    """Decides which operations a principal may do. Safe to use from any thread; fast, as it is called for each message; never blocks."""
 
     @abstractmethod
     def check(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
     ) -> None:
-        """Return if `principal` may do so. Raises `AccessDeniedError`, whose text names operation and target.
+        """Return if `principal` may do the operation. Raises `AccessDeniedError`, whose text names operation and target.
 
-        `connection`: the one by which it is asked, as one user may have several and a temporary destination is read by the
-        connection that made it; empty: by none, as through management.
+        `connection`: that of the request, as a user may have several connections, and only the connection that created a temporary
+        destination may read from it; empty: none, for instance for requests through management.
         """
 
     @property
     def epoch(self) -> object | None:
-        """What is another object as soon as `check` may answer otherwise; None: it always may, and is asked each time.
+        """An object that is replaced as soon as results of `check` may change; None: they may change at any time.
 
-        With the same epoch, who was allowed to write somewhere still is, if that place is still there.
+        As long as the epoch is the same, an allowed write to a destination stays allowed, if the destination still exists.
         """
         return None
 
     def permitted(
         self, principal: Principal, operation: Operation, kind: TargetKind, virtual_host: str, names: Sequence[str]
     ) -> list[str]:
-        """Return those of `names` with whose targets `principal` may do so, in their order.
+        """Return those of `names` for whose targets `principal` may do the operation, in their order.
 
-        For lists of thousands: `check` says the same of each.
+        For lists of thousands of names; `check` has the same result for each.
         """
         found: list[str] = []
         for name in names:
@@ -162,22 +162,22 @@ NO_CREDENTIALS = "this broker asks who you are: log in with a user name and a pa
 
 
 class TooManyAttemptsError(AccessDeniedError):
-    """Too many wrong credentials came from this address; nothing was checked."""
+    """There were too many wrong credentials from this address; nothing was checked."""
 
     code = "PYJMS-ACCESS-ATTEMPTS"
 
     def __init__(self, wait_ms: int) -> None:
-        """`wait_ms`: milliseconds until the next attempt will be looked at."""
+        """`wait_ms`: milliseconds until the next attempt will be checked."""
         super().__init__(f"too many wrong credentials from this address: try again in {max(1, -(-wait_ms // 1000))} s")
         self.wait_ms = wait_ms
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Python would pickle the text, and pass it to `__init__` in place of the milliseconds.
+        # By default Python pickles the text, and passes it to `__init__` in place of the milliseconds.
         return type(self), (self.wait_ms,)
 
 
 class LogInsBusyError(AccessDeniedError):
-    """So many log in at this moment that this one was not looked at."""
+    """The log-in was not checked, as there are too many at this moment, or a server does not answer."""
 
     code = "PYJMS-ACCESS-BUSY"
 
@@ -185,10 +185,10 @@ class LogInsBusyError(AccessDeniedError):
         super().__init__("too many log in at this moment: try again in some seconds")
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Python would pass the text to `__init__`, which takes nothing.
+        # By default Python passes the text to `__init__`, which takes no argument.
         return type(self), ()
 
 
 def wrong_credentials() -> AccessDeniedError:
-    """Return the error for unknown user, wrong password, expired token and all the like: it tells no more than that."""
+    """Return the error for all wrong credentials: an unknown user, a wrong password, an expired token. It does not say which."""
     return AccessDeniedError(WRONG_CREDENTIALS)

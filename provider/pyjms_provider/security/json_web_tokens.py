@@ -1,9 +1,9 @@
-"""Signed tokens (JWT, RFC 7519, with the advice of RFC 8725): checked here, with the public keys of who signs them.
+"""Authentication by signed tokens (JWT, RFC 7519, following RFC 8725), verified with the public keys of the issuer.
 
-What is accepted is chosen here and never by the token: the algorithms are an allow-list without `none` and without shared
-keys; a key serves the one family of algorithms that it is made for; addresses of keys within a token are ignored. Keys come from
-a file or a URL, are kept, and asked for again when they are old or when a token names an unknown one, but not more often than
-each half minute, so that forged tokens cannot make us hammer the server.
+The configuration decides what is accepted, never the token: the algorithms are an allow-list without `none` and without shared
+keys; a key is used only for the family of algorithms that it was made for; URLs of keys within a token are ignored. Keys are read from
+a file or a URL, and cached. They are fetched again when they are old, or when a token names an unknown one, but at most once in
+half a minute, so that forged tokens cannot make the broker flood the server with requests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FAMILIES: Final[Mapping[str, str]] = {
 }
 # RFC 7518 §3.4 binds each of these algorithms to one curve.
 _CURVES: Final[Mapping[str, str]] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
-# RFC 7518 §3.3 asks for 2048 bits or more.
+# RFC 7518 §3.3 requires 2048 bits or more.
 _LEAST_RSA_BITS: Final = 2048
 _MOST_KEYS: Final = 100
 _PAUSE_MS: Final = 30_000
@@ -58,10 +58,10 @@ _FILE_LIMIT: Final = 1024 * 1024
 
 
 class JwtAuthenticator(Authenticator):
-    """Knows users by signed tokens."""
+    """Authenticates users by signed tokens."""
 
     def __init__(self, settings: JwtSettings, clock: Clock, *, name: str = "jwt") -> None:
-        """Raise ValueError: a setting is wrong. The server is asked at the first log-in, as it may start later than we."""
+        """Raises ValueError if a setting is wrong. The server is first contacted at a log-in, as it may start later than the broker."""
         wrong = [algorithm for algorithm in settings.algorithms if algorithm not in _FAMILIES]
         if wrong or not settings.algorithms:
             raise ValueError(f"algorithms: {', '.join(wrong) or 'none'} will not do; there are {', '.join(_FAMILIES)}")
@@ -92,27 +92,27 @@ class JwtAuthenticator(Authenticator):
             raise wrong_credentials() from error
 
     def _verified(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token whose signature is right. Raises `ClaimError`, `jwt.PyJWTError`."""
+        """Verify the signature of a token, and return its claims. Raises `ClaimError`, `jwt.PyJWTError`."""
         check_size(token)
         try:
             header = jwt.get_unverified_header(token)
         except (ValueError, RecursionError) as error:
             raise ClaimError("it is no signed token") from error
         algorithm = header.get("alg")
-        # The token's own `alg` only chooses among what the operator allows (RFC 8725 §3.1).
+        # The token's own `alg` only selects one of the algorithms that the operator allows (RFC 8725 §3.1).
         if not isinstance(algorithm, str) or algorithm not in self._settings.algorithms:
             raise ClaimError("its algorithm is not allowed")
         # RFC 7515 §4.1.11: a token with a critical extension that the receiver does not know must be refused.
         if "crit" in header:
             raise ClaimError("it asks for extensions")
-        # The claims are checked by `authenticate`: PyJWT would read the system's clock, not the injected one.
+        # `authenticate` checks the claims, as PyJWT would use the system's clock, not the injected one.
         options: Any = {f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}
         failure: jwt.PyJWTError | None = None
         for key in self._keys.find(header.get("kid"), algorithm):
             try:
                 claims: dict[str, Any] = jwt.decode(token, key, algorithms=[algorithm], options=options)
             except jwt.InvalidSignatureError as error:
-                failure = error  # several keys may have no name
+                failure = error  # another key without a name may fit
             except (ValueError, RecursionError) as error:
                 raise ClaimError("its claims cannot be read") from error
             else:
@@ -138,7 +138,7 @@ class _Key:
 
 
 class _KeySet:
-    """The keys of the issuer, fetched when they are needed."""
+    """A cache of the issuer's keys, fetched on demand."""
 
     def __init__(self, fetch: Callable[[], object], keep_ms: int, clock: Clock) -> None:
         self._fetch = fetch
@@ -150,31 +150,31 @@ class _KeySet:
         self._lock = Lock()
 
     def find(self, name: object, algorithm: str) -> list[Any]:
-        """Return the keys that may have signed it, after a look whether there are newer ones if need be.
+        """Return the keys that may have signed a token; if necessary, fetch them again.
 
-        Raises `LogInsBusyError`: there never were any.
+        Raises `LogInsBusyError` if no keys have been fetched yet.
         """
         now = self._clock.monotonic_ms()
         is_old = self._fetched_ms is None or now >= self._fetched_ms + self._keep_ms
-        # An unknown name may be that of a new key: an issuer may change keys long before the kept ones are old.
+        # An unknown name may be that of a new key: an issuer may change keys long before the cached ones are old.
         if is_old or not self._serving(name, algorithm):
             self._refresh(now)
         if self._fetched_ms is None:
-            raise LogInsBusyError  # the first keys are on their way, or the server cannot be reached: no fault of the token's
+            raise LogInsBusyError  # the first keys are being fetched, or the server cannot be reached; the token may be right
         return [key.key for key in self._serving(name, algorithm)]
 
     def _serving(self, name: object, algorithm: str) -> list[_Key]:
         return [key for key in self._keys if key.serves(name, algorithm)]
 
     def _refresh(self, now: float) -> None:
-        """Fetch the keys, unless somebody did so, or tried to, a moment ago."""
-        # The lock covers the decision alone, not the fetch: log-ins go on meanwhile with the keys that are there.
+        """Fetch the keys, unless a thread has fetched them, or tried to, a moment ago."""
+        # The lock covers only the decision, not the fetch: other log-ins go on with the cached keys.
         with self._lock:
             if self._tried_ms is not None and now < self._tried_ms + _PAUSE_MS:
                 return
             self._tried_ms = now
         try:
-            # The keys are set before the time: `find` takes a time for the sign that there are keys.
+            # The keys are set before the time, as `find` assumes that there are keys if there is a time.
             self._keys = _read_keys(self._fetch())
         except EndpointError as error:
             _log.warning("PYJMS-SECURITY-3 the keys for tokens are not renewed; those of before stay: %s", error.reason)
@@ -200,7 +200,7 @@ def _source(settings: JwtSettings, clock: Clock) -> Callable[[], object]:
 
 
 def _read_keys(data: object) -> tuple[_Key, ...]:
-    """Return the public keys of a JWKS (RFC 7517) that can sign; others are left out. Raises `EndpointError`."""
+    """Return the public signature keys of a JWKS (RFC 7517), and ignore all others. Raises `EndpointError`."""
     entries = data.get("keys") if isinstance(data, dict) else None
     if not isinstance(entries, list):
         raise EndpointError("no list of keys (JWKS)")
@@ -214,8 +214,8 @@ def _read_key(entry: dict[str, Any]) -> _Key | None:
     family, curve = str(entry.get("kty")), entry.get("crv")
     algorithm = entry.get("alg")
     if family not in _FAMILIES.values() or entry.get("use", "sig") != "sig" or "d" in entry:
-        return None  # shared keys (kty oct), keys that encrypt, and private keys, which nobody should publish
-    # PyJWK needs an algorithm to know the class of a key; where the entry names none, any of its family will do.
+        return None  # shared keys (kty oct), encryption keys, and private keys, which must not be published
+    # PyJWK needs an algorithm to choose the class of the key; if the entry names none, any of its family is right.
     hint = algorithm or next((a for a, c in _CURVES.items() if c == curve), {"RSA": "RS256"}.get(family, "EdDSA"))
     try:
         key = jwt.PyJWK(entry, hint).key

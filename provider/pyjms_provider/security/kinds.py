@@ -1,7 +1,7 @@
-"""The kinds of authentication, in one table: what each is called, what may be chosen, and how it is made.
+"""The kinds of authentication, in one table: the name, the settings and the factory of each.
 
-The model makes its managed categories from this table, and the command line its options. What a kind needs is imported when
-the first of it is made.
+The model derives its managed categories from this table, and the command line its options. The modules of a kind are imported when
+its first authenticator is created.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 class SettingError(ProviderError):
-    """A setting of an authentication provider cannot be; the text names it."""
+    """A setting of an authentication provider is invalid; the text names it."""
 
     code = "PYJMS-SETTING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One attribute that an operator sets."""
+    """One attribute that an operator can set."""
 
     name: str
     type: Any
     """`str`, `int`, `bool` or ``tuple[str, ...]``."""
     default: object
-    """None when it is mandatory."""
+    """The default; None: the attribute is mandatory."""
     is_mandatory: bool
     is_secure: bool
-    """Whether it is a secret: encrypted at rest, never shown."""
+    """Whether it is a secret: encrypted at rest, and never shown."""
     text: str
-    """What it means, for people."""
+    """The description, for operators."""
     choices: tuple[str, ...]
-    """The values that there are; empty: any of the type."""
+    """The allowed values; empty: all of the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,12 @@ class AuthenticationKind(Generic[_Settings]):
     """One kind of authentication."""
 
     name: str
-    """``user-file``"""
+    """The name, such as ``user-file``."""
     title: str
     settings: type[_Settings]
     """A frozen dataclass; its fields are the attributes."""
     extra: str
-    """What has to be installed: ``pip install 'pyjms-messaging[EXTRA]'``."""
+    """The extra that must be installed: ``pip install 'pyjms-messaging[EXTRA]'``."""
     build: Callable[[str, _Settings, Clock], Authenticator]
 
     @property
@@ -82,13 +82,13 @@ class AuthenticationKind(Generic[_Settings]):
         )
 
     def make(self, name: str, settings: _Settings, clock: Clock) -> Authenticator:
-        """Return the authenticator; `name` is that of the provider, as its principals bear it. May read files.
+        """Create the authenticator; `name` is that of the provider, in `Principal.provider`. May read files.
 
-        Raises `MissingProviderError`: something is not installed; another `ProviderError`: a setting or a file is wrong.
+        Raises `MissingProviderError` if a package is not installed; another `ProviderError` if a setting or a file is wrong.
         """
         try:
             return self.build(name, settings, clock)
-        # The modules of a kind are imported by `build`, so a missing package is noticed here.
+        # `build` imports the modules of the kind, so a missing package is noticed here.
         except ModuleNotFoundError as error:
             raise MissingProviderError(
                 f"the authentication {self.name} needs {error.name}; install it with: pip install 'pyjms-messaging[{self.extra}]'"
@@ -207,4 +207,4 @@ AUTHENTICATION_KINDS: Final[Mapping[str, AuthenticationKind[Any]]] = {
         ),
     )
 }
-"""The name of a kind -> the kind. `CompositeAuthenticator` joins what a port uses."""
+"""The kinds by name. `CompositeAuthenticator` combines the authenticators of a port."""

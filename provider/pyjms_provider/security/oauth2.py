@@ -1,4 +1,4 @@
-"""OAuth 2: claims of tokens, questions to a server in JSON, and tokens that the server is asked about (RFC 7662)."""
+"""OAuth 2: checks of claims, JSON requests to a server, and authentication by token introspection (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _MOST_GROUPS: Final = 1000
 
 
 class ClaimError(ValueError):
-    """A token does not say what it must; the text is for the log, not for the client."""
+    """A claim of a token is missing or wrong; the text is for the log, not for the client."""
 
 
 def token_in(credentials: Credentials | None) -> str | None:
-    """Return the token that these credentials are, or None."""
+    """Return the bearer token in these credentials, or None."""
     if isinstance(credentials, TokenCredentials):
         return credentials.token
     if isinstance(credentials, PasswordCredentials) and credentials.user_name == TOKEN_USER:
@@ -54,13 +54,13 @@ def token_in(credentials: Credentials | None) -> str | None:
 
 
 def check_size(token: str) -> None:
-    """Raise `ClaimError`: it is empty, or larger than any token."""
+    """Raise `ClaimError` if a token is empty or too large."""
     if not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii():
         raise ClaimError(f"it is not 1 to {_LONGEST_TOKEN} characters of ASCII")
 
 
 def check_times(claims: Mapping[str, object], now_ms: int, leeway_s: int, *, must_expire: bool) -> None:
-    """Raise `ClaimError`: the token has expired, or is not valid yet, by the clocks of both sides."""
+    """Raise `ClaimError` if the token has expired, or is not valid yet; `leeway_s` allows for differences of clocks."""
     now_s = now_ms / 1000
     expires_s = _seconds(claims, "exp")
     if expires_s is None and must_expire:
@@ -74,7 +74,7 @@ def check_times(claims: Mapping[str, object], now_ms: int, leeway_s: int, *, mus
 
 
 def check_audience(claims: Mapping[str, object], audience: str) -> None:
-    """Raise `ClaimError`: the token is for somebody else."""
+    """Raise `ClaimError` if the token is for another audience."""
     found = claims.get("aud")
     # RFC 7519 §4.1.3: the claim is one text or a list of texts.
     if not (found == audience or (isinstance(found, list) and audience in found)):
@@ -82,13 +82,13 @@ def check_audience(claims: Mapping[str, object], audience: str) -> None:
 
 
 def check_issuer(claims: Mapping[str, object], issuer: str) -> None:
-    """Raise `ClaimError`: the token was made by somebody else."""
+    """Raise `ClaimError` if the token is from another issuer."""
     if claims.get("iss") != issuer:
         raise ClaimError("it has another issuer")
 
 
 def check_scopes(claims: Mapping[str, object], required: Iterable[str]) -> None:
-    """Raise `ClaimError`: a scope is missing (RFC 9068 §2.2.3; some servers name the claim `scp`, or make it a list)."""
+    """Raise `ClaimError` if a scope is missing (RFC 9068 §2.2.3; some servers name the claim `scp`, or send a list)."""
     found: set[str] = set()
     for claim in ("scope", "scp"):
         value = claims.get(claim)
@@ -99,9 +99,9 @@ def check_scopes(claims: Mapping[str, object], required: Iterable[str]) -> None:
 
 
 def principal_of(claims: Mapping[str, object], user_claim: str, groups_claim: str, provider: str) -> Principal:
-    """Return whom the claims are about. Raises `ClaimError`."""
+    """Return the principal of the claims. Raises `ClaimError`."""
     name = _at(claims, user_claim)
-    # The name gets into logs and audit records: no line breaks, no control characters, no length without end.
+    # The name is written to logs and audit records: no line breaks, no control characters, and a limited length.
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise ClaimError(f"its claim {user_claim} is no name")
     value = _at(claims, groups_claim) if groups_claim else None
@@ -112,8 +112,8 @@ def principal_of(claims: Mapping[str, object], user_claim: str, groups_claim: st
 
 
 def _at(claims: Mapping[str, object], path: str) -> object:
-    """Return the claim of that name, or for ``a.b`` the member b of the claim a."""
-    # The whole name first: some servers name claims by URLs, which have dots.
+    """Return the claim named `path`, or for ``a.b`` the member b of the claim a."""
+    # The whole name first, as some servers use URLs with dots as names of claims.
     if path in claims:
         return claims[path]
     value: object = claims
@@ -130,7 +130,7 @@ def _seconds(claims: Mapping[str, object], claim: str) -> float | None:
     value = claims.get(claim)
     if value is None:
         return None
-    # A bool is an int in Python, and no time.
+    # A bool is an int in Python, but not a time.
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ClaimError(f"its claim {claim} is no time")
     return float(value)
@@ -141,18 +141,18 @@ _CHUNK: Final = 16 * 1024
 
 
 class EndpointError(ProviderError):
-    """The server could not be asked, or its answer was not understood."""
+    """The request to the server failed, or its answer is malformed."""
 
     code = "PYJMS-ENDPOINT"
 
 
 class Endpoint:
-    """A URL that is asked now and then. Safe to use from any thread: each question has its own connection."""
+    """The URL of a JSON server. Safe to use from any thread: each request has its own connection."""
 
     def __init__(self, url: str, *, timeout_ms: int, clock: Clock, ca_file: str = "") -> None:
-        """Raise ValueError: the URL is none that will be asked, or `ca_file` cannot be read."""
+        """Raises ValueError if the URL is not allowed, or `ca_file` cannot be read."""
         parts = urlsplit(url)
-        # A password in the URL would stand in every error text, which shows the URL.
+        # A password in the URL would be in the text of every error, which shows the URL.
         if parts.scheme not in {"https", "http"} or not parts.hostname or parts.username is not None or parts.fragment:
             raise ValueError(f"{url!a} is no URL of a server: https://HOST/PATH is expected")
         if parts.scheme == "http" and not _is_here(parts.hostname):
@@ -166,7 +166,7 @@ class Endpoint:
         self._tls = _tls(ca_file) if parts.scheme == "https" else None
 
     def ask(self, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> object:
-        """GET it, or POST `body`, and return what the JSON says. Raises `EndpointError`."""
+        """Send a GET, or a POST with `body`, and return the decoded JSON. Raises `EndpointError`."""
         timeout_s = self._timeout_ms / 1000
         until_ms = self._clock.monotonic_ms() + self._timeout_ms
 
@@ -180,11 +180,11 @@ class Endpoint:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         else:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
-        # A socket's time limit counts for each read alone: a server that sends a byte now and then would
-        # hold the log-in for ever. The response therefore asks before each read how much time is left.
+        # A socket's timeout applies to each read: a server that sends a byte now and then would block the
+        # log-in for ever. The response therefore sets the remaining time before each read.
         connection.response_class = _limited(left_s)
         try:
-            # Connected by hand: connecting has the whole time, all that follows has what is left of it.
+            # An explicit connect: it gets the whole time, and the rest of the request the remaining time.
             connection.connect()
             connection.sock.settimeout(left_s())
             connection.request(
@@ -198,7 +198,7 @@ class Endpoint:
             raise EndpointError(f"{self.url} took longer than {self._timeout_ms} ms to answer") from error
         except (OSError, http.client.HTTPException) as error:
             raise EndpointError(f"{self.url} cannot be asked: {str(error) or type(error).__name__}") from error
-        # Python's parser raises RecursionError for JSON that is nested too deeply.
+        # Python's parser raises RecursionError if JSON is nested too deeply.
         except (ValueError, RecursionError) as error:
             raise EndpointError(f"{self.url} did not answer in JSON") from error
         finally:
@@ -206,7 +206,7 @@ class Endpoint:
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:
         data = bytearray()
-        # `read1` returns what has come, so that the size is checked portion by portion.
+        # `read1` returns the received bytes, so that the size is checked after each portion.
         while chunk := answer.read1(_CHUNK):
             data += chunk
             if len(data) > _LIMIT:
@@ -215,7 +215,7 @@ class Endpoint:
 
 
 def _limited(left_s: Callable[[], float]) -> type[http.client.HTTPResponse]:
-    """Return a class of responses that wait for no byte, of their headers neither, longer than `left_s` says when it is asked."""
+    """Return a class of responses whose reads, including those of headers, time out after `left_s()` seconds."""
 
     class Response(http.client.HTTPResponse):
         def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
@@ -226,7 +226,7 @@ def _limited(left_s: Callable[[], float]) -> type[http.client.HTTPResponse]:
 
 
 class _Limited(io.RawIOBase):
-    """What comes by a socket, as long as there is time left."""
+    """A socket's input whose reads time out after the remaining time."""
 
     def __init__(self, sock: socket.socket, raw: io.RawIOBase, left_s: Callable[[], float]) -> None:
         self._socket = sock
@@ -266,20 +266,20 @@ _TELL_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A good answer."""
+    """A cached positive answer."""
 
     principal: Principal
     until_ms: float
-    """By the monotonic clock, so that it counts no longer where the clock on the wall is put back."""
+    """The end of the caching, by the monotonic clock, so that setting back the system's clock does not extend it."""
     expires_ms: float
-    """When the token says that it expires, by the clock on the wall."""
+    """The expiration of the token, by the system's clock."""
 
 
 class IntrospectionAuthenticator(Authenticator):
-    """Knows users by tokens, and tokens by asking."""
+    """Authenticates users by tokens, by asking a server about each token."""
 
     def __init__(self, settings: IntrospectionSettings, clock: Clock, *, name: str = "introspection") -> None:
-        """Raise ValueError: a setting is wrong. The server is asked at the first log-in, as it may start later than we."""
+        """Raises ValueError if a setting is wrong. The server is first contacted at a log-in, as it may start later than the broker."""
         if not settings.client_id or not settings.client_secret:
             raise ValueError("client_id and client_secret are needed: the server answers only whom it knows")
         self._settings = settings
@@ -307,7 +307,7 @@ class IntrospectionAuthenticator(Authenticator):
             check_size(token)
         except ClaimError as error:
             raise wrong_credentials() from error
-        # Answers are remembered by digest, so that the broker's memory keeps no tokens.
+        # Answers are cached by digest, so that the broker's memory contains no tokens.
         digest = hashlib.sha256(token.encode()).digest()
         with self._lock:
             known = self._known.get(digest)
@@ -317,13 +317,13 @@ class IntrospectionAuthenticator(Authenticator):
             and self._clock.time_ms() < known.expires_ms
         ):
             return known.principal
-        # Whose token it is, only the answer tells: attempts are counted by network, with no name of a user.
+        # The user is known only from the answer, so attempts are counted by network, without a user name.
         self._throttle.peek(peer, "")
-        # Without the lock: a server that answers slowly holds up this log-in, and not those with a remembered answer.
+        # Without the lock, so that a slow server delays only this log-in, and not those with a cached answer.
         return self._ask(token, digest, peer)
 
     def forgive(self, credentials: Credentials | None, peer: str) -> None:
-        """Take back that these were wrong: another authenticator knew them."""
+        """Undo the count of these credentials, as another authenticator has accepted them."""
         self._throttle.forgive(peer, "")
 
     def _ask(self, token: str, digest: bytes, peer: str) -> Principal:
@@ -346,17 +346,17 @@ class IntrospectionAuthenticator(Authenticator):
             principal = principal_of(claims, settings.user_claim, settings.groups_claim, self._name)
         except ClaimError as error:
             _log.info("PYJMS-SECURITY-7 a token from %a was refused: %a", peer, str(error)[:200])
-            # Counted when it is known to be wrong, as the question takes its time and many right ones may be under way.
+            # Counted only when it is known to be wrong, as requests take time, and many right ones may be running.
             self._throttle.admit(peer, "")
             raise wrong_credentials() from error
-        # The time was checked, so that it is a number.
+        # `check_times` has checked that the time is a number.
         expires_ms = (claims.get("exp") or math.inf) * 1000
         until_ms = self._clock.monotonic_ms() + settings.remembered_ms
         self._remember(digest, _Known(principal=principal, until_ms=until_ms, expires_ms=expires_ms))
         return principal
 
     def _tell(self, error: EndpointError) -> None:
-        """Log that the server does not answer, once a minute: a client without a valid token can cause requests as often as it likes."""
+        """Log that the server does not answer, once a minute, as clients without a valid token can cause any number of requests."""
         now = self._clock.monotonic_ms()
         with self._lock:
             if now < self._tell_again_ms:

@@ -1,8 +1,8 @@
-"""Passwords: their hashes (argon2id, RFC 9106), and log-ins by them.
+"""Passwords: hashes (argon2id, RFC 9106; SCRAM-SHA-256), and authentication by passwords.
 
-The time of a check reveals nothing: the same hashes are computed for every user, known or not. Each costs memory and a core on
-purpose, so few are computed at once, and wrong attempts are counted (`logins.Throttle`). A recently verified password is
-recognised by a keyed digest in memory, so that a thousand connections of one application do not cost a thousand hashes
+The time of a check reveals nothing: the same hashes are computed for every user, known or not. Hashes deliberately cost memory and
+processor time, so only few are computed at once, and wrong attempts are counted (`logins.Throttle`). A recently verified password is
+recognized by a keyed digest in memory, so that a thousand connections of one application do not cost a thousand hashes
 (docs/decisions/0160). Users are stored by `user_file`.
 """
 
@@ -43,14 +43,14 @@ from pyjms_provider.security.logins import Throttle, ThrottleSettings
 
 SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
 DEFAULT_ITERATIONS: Final = 100_000
-_ITERATIONS: Final = range(4096, 10_000_001)  # RFC 7677 §4; more would be an attack on ourselves
+_ITERATIONS: Final = range(4096, 10_000_001)  # RFC 7677 §4; more could be used to overload the broker
 _BASE64: Final = "[A-Za-z0-9+/]+={0,2}"
 _TEXT: Final = re.compile(rf"SCRAM-SHA-256\$([0-9]{{1,8}}):({_BASE64})\$({_BASE64}):({_BASE64})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramVerifier:
-    """What a server keeps of a password."""
+    """The verifier of a password that a server stores for SCRAM-SHA-256."""
 
     iterations: int
     salt: bytes
@@ -59,7 +59,7 @@ class ScramVerifier:
 
     @classmethod
     def make(cls, password: str, iterations: int = DEFAULT_ITERATIONS, salt: bytes | None = None) -> ScramVerifier:
-        """Return the verifier of `password`; without `salt`, with a new random one."""
+        """Return the verifier of `password`, with `salt` or a new random one."""
         salt = os.urandom(16) if salt is None else salt
         salted = hashlib.pbkdf2_hmac("sha256", _prepared(password), salt, iterations)
         return cls(
@@ -71,7 +71,7 @@ class ScramVerifier:
 
     @classmethod
     def parse(cls, text: str) -> ScramVerifier:
-        """Return the verifier that `str` wrote. Raises ValueError."""
+        """Parse the text of a verifier, as `str` returns it. Raises ValueError."""
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError("not a SCRAM-SHA-256 verifier")
@@ -82,12 +82,12 @@ class ScramVerifier:
         return cls(iterations=iterations, salt=salt, stored_key=stored_key, server_key=server_key)
 
     def accepts(self, password: str) -> bool:
-        """Tell whether this is the verifier of `password`; costs as much as making one."""
-        # Compared in constant time: the duration must not tell how many bytes were right.
+        """Return whether this is the verifier of `password`; costs as much as making one."""
+        # Compared in constant time: the duration must not reveal how many bytes are right.
         return hmac.compare_digest(self.make(password, self.iterations, self.salt).stored_key, self.stored_key)
 
     def __str__(self) -> str:
-        """Return the form in which PostgreSQL keeps it: ``SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY``."""
+        """Return the text in PostgreSQL's format: ``SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY``."""
         salt, stored, server = (
             base64.b64encode(part).decode() for part in (self.salt, self.stored_key, self.server_key)
         )
@@ -95,12 +95,12 @@ class ScramVerifier:
 
 
 def _prepared(password: str) -> bytes:
-    """Return the password as RFC 5802 §2.2 wants it; as it is when it has what SASLprep forbids, as PostgreSQL does."""
+    """Normalize a password by SASLprep (RFC 5802 §2.2); if it has forbidden characters, leave it unchanged, as PostgreSQL does."""
     try:
         prepared = str(saslprep(password))
     except ScramException:
         prepared = password
-    # Of soft hyphens and their like nothing is left: then the password would be the empty one.
+    # SASLprep removes soft hyphens and the like: a password of these alone would become empty.
     return (prepared or password).encode("utf-8", "surrogatepass")
 
 
@@ -113,52 +113,52 @@ _ARGON2_PASSES: Final = 100
 
 
 class Scheme(Enum):
-    """How a password is kept."""
+    """The scheme by which passwords are hashed."""
 
     ARGON2ID = "argon2id"
-    """The safest against guessing from a stolen file."""
+    """The best protection against guessing if the file is stolen."""
     SCRAM_SHA_256 = "scram-sha-256"
-    """Lets clients of protocols with SASL log in without sending the password."""
+    """Allows clients of protocols with SASL to log in without sending the password."""
 
 
 class VerifierError(ValueError):
-    """A text is not a hash of a password of a known kind, or one that would cost too much to check."""
+    """A text is not a password hash of a known scheme, or would be too expensive to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashSettings:
-    """What a hash costs. The defaults are those that OWASP recommends; existing hashes are renewed at the next log-in."""
+    """The scheme and the cost of hashes. The defaults are OWASP's recommendations; existing hashes are renewed at the next log-in."""
 
     scheme: Scheme = Scheme.ARGON2ID
-    """For new passwords; those that are there are checked by their own."""
+    """The scheme for new passwords; existing hashes are checked by their own."""
     memory_kib: int = 19 * 1024
-    """argon2id: memory in KiB, for each password that is checked at a time."""
+    """argon2id: memory in KiB for each concurrent check."""
     passes: int = 2
-    """argon2id: how often it goes through the memory."""
+    """argon2id: the number of passes over the memory."""
     lanes: int = 1
-    """argon2id: how many threads it uses."""
+    """argon2id: the number of threads."""
     iterations: int = 100_000
-    """scram-sha-256: rounds of PBKDF2; clients have to compute them, too."""
+    """scram-sha-256: the number of rounds of PBKDF2; clients have to compute them, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSettings:
-    """What is done against guessing, and for speed."""
+    """The limits of log-ins by password, and the cache of verified passwords."""
 
     throttle: ThrottleSettings = field(default_factory=ThrottleSettings)
     concurrent: int = 2
-    """So many passwords are checked at a time; bounds memory and processor."""
+    """The maximal number of concurrent password checks; limits the use of memory and processor."""
     patience_ms: int = 5_000
-    """So long a log-in waits for its turn, in milliseconds."""
+    """The longest wait of a log-in for its check, in milliseconds."""
     remembered: int = 1_000
-    """So many right passwords are recognised without a hash; 0: none."""
+    """The maximal number of cached passwords, which are recognized without a hash; 0: none."""
     remembered_ms: int = 300_000
-    """For so long, in milliseconds."""
+    """How long they are cached, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody who may log in with a password."""
+    """A user with a password hash and groups."""
 
     name: str
     verifier: str = field(repr=False)
@@ -166,26 +166,26 @@ class User:
 
 
 class UserDirectory(Protocol):
-    """Where users are kept. Any thread."""
+    """A store of users. Safe to use from any thread."""
 
     def find(self, name: str) -> User | None:
-        """Return the user of that name, as it is now; None: there is none."""
+        """Return the present state of the user of that name; None: there is none."""
         ...
 
     def schemes(self) -> frozenset[Scheme]:
-        """Return how the passwords are kept: what an unknown user must cost, too."""
+        """Return the schemes of all hashes, as the check of an unknown user must have the same cost."""
         ...
 
     def renew(self, user: User, verifier: str) -> None:
-        """Put `verifier`, of the same password, in place of the user's, unless it has another by now.
+        """Replace the user's verifier by `verifier`, of the same password, unless it was changed in the meantime.
 
-        Raises `ProviderError`: it cannot be written.
+        Raises `ProviderError` if it cannot be written.
         """
         ...
 
 
 class PasswordHasher:
-    """Makes and checks the texts that are kept in place of passwords. Safe to use from any thread."""
+    """Creates and checks verifiers, the texts that are stored in place of passwords. Safe to use from any thread."""
 
     def __init__(self, settings: HashSettings | None = None) -> None:
         self.settings = settings or HashSettings()
@@ -200,7 +200,7 @@ class PasswordHasher:
         return self._argon2.hash(_encoded(password))
 
     def accepts(self, verifier: str, password: str) -> bool:
-        """Tell whether `verifier` is that of `password`."""
+        """Return whether `verifier` is that of `password`."""
         if verifier.startswith(SCRAM_PREFIX):
             return ScramVerifier.parse(verifier).accepts(password)
         try:
@@ -209,7 +209,7 @@ class PasswordHasher:
             return False
 
     def is_current(self, verifier: str) -> bool:
-        """Tell whether a new verifier would be made in the same way."""
+        """Return whether `verifier` has the present scheme and parameters."""
         if scheme_of(verifier) is not self.settings.scheme:
             return False
         if self.settings.scheme is Scheme.SCRAM_SHA_256:
@@ -218,7 +218,7 @@ class PasswordHasher:
 
 
 def scheme_of(verifier: str) -> Scheme:
-    """Return how this verifier was made. Raises `VerifierError`, whose text never holds the verifier."""
+    """Return the scheme of a verifier. Raises `VerifierError`, whose text never contains the verifier."""
     try:
         if verifier.startswith(SCRAM_PREFIX):
             ScramVerifier.parse(verifier)
@@ -228,7 +228,7 @@ def scheme_of(verifier: str) -> Scheme:
             return Scheme.ARGON2ID
     except VerifierError:
         raise
-    except ValueError as error:  # InvalidHashError among them
+    except ValueError as error:  # also argon2's InvalidHashError
         raise VerifierError("is a damaged hash of a password") from error
     raise VerifierError("is not a hash of a password")
 
@@ -239,7 +239,7 @@ def _check_cost(found: argon2.Parameters) -> None:
 
 
 class PasswordAuthenticator(Authenticator):
-    """Knows users by name and password."""
+    """Authenticates users by name and password."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class PasswordAuthenticator(Authenticator):
         hasher: PasswordHasher | None = None,
         settings: LoginSettings | None = None,
     ) -> None:
-        """`name`: of this provider, as its principals bear it."""
+        """`name`: that of this provider, in `Principal.provider`."""
         settings = settings or LoginSettings()
         self._users = users
         self._name = name
@@ -259,7 +259,7 @@ class PasswordAuthenticator(Authenticator):
         self._known = _KnownPasswords(settings, clock)
         self._turns = BoundedSemaphore(settings.concurrent)
         self._patience_s = settings.patience_ms / 1000
-        # A verifier of each scheme that fits no password, made at the first need.
+        # For each scheme, a verifier that matches no password, created on first use.
         self._false_verifiers: dict[Scheme, str] = {}
 
     def handles(self, credentials: Credentials | None) -> bool:
@@ -269,32 +269,32 @@ class PasswordAuthenticator(Authenticator):
         if not isinstance(credentials, PasswordCredentials):
             raise AccessDeniedError(NO_CREDENTIALS)
         name, password = credentials.user_name, credentials.password
-        # Before the hash: how much is hashed must not be a client's choice.
+        # Before the hash, as a client must not choose how much is hashed.
         if len(name) > LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             raise wrong_credentials()
         user = self._users.find(name)
-        # Before the limits: a user whose password was right lately gets in during an attack in their name.
+        # Before the limits: a user whose password was verified recently can log in during an attack on this user.
         if user is not None and self._known.has(user, password):
             return self._principal(user)
-        # Before the turn: attempts that will be refused must not take one of the few turns from others.
+        # Before the wait for a check: attempts that will be refused must not use one of the few concurrent checks.
         self._throttle.peek(peer, name)
         with self._turn():
             if user is not None and self._known.has(user, password):
-                return self._principal(user)  # another connection of the same application was faster
-            # Counted in the turn, as an attempt that found no turn has guessed nothing; and before
-            # the hash, so that attempts at the same time cannot all pass by the last place.
+                return self._principal(user)  # verified by another connection in the meantime
+            # Counted after the wait, as an attempt that was not checked is no guess; and before the
+            # hash, so that concurrent attempts cannot exceed the limit.
             self._throttle.admit(peer, name)
             is_right = self._judge(user, password)
             if user is None or not is_right:
                 raise wrong_credentials()
-            # A right password is taken back from the count, which is of wrong ones alone.
+            # The count of a right password is undone, as only wrong ones count.
             self._throttle.forgive(peer, name)
             self._known.add(user, password)
         self._renew(user, password)
         return self._principal(user)
 
     def forgive(self, credentials: Credentials | None, peer: str) -> None:
-        """Take back that these were wrong: another authenticator knew them."""
+        """Undo the count of these credentials, as another authenticator has accepted them."""
         if isinstance(credentials, PasswordCredentials):
             self._throttle.forgive(peer, credentials.user_name)
 
@@ -336,7 +336,7 @@ class PasswordAuthenticator(Authenticator):
                 "PYJMS-SECURITY-2 the hash of the password of %a could not be renewed: %s", user.name, error.reason
             )
         else:
-            # The verifier is part of the digest: without this entry the next log-in would compute a hash again.
+            # The digest contains the verifier: without this entry the next log-in would compute a hash again.
             self._known.add(User(name=user.name, verifier=verifier), password)
 
     def _principal(self, user: User) -> Principal:
@@ -344,9 +344,9 @@ class PasswordAuthenticator(Authenticator):
 
 
 class _KnownPasswords:
-    """Which passwords were right lately. Holds no password: digests with a key that no disk has seen.
+    """A cache of recently verified passwords: digests with a key that is never written to disk, and not the passwords.
 
-    The verifier is part of what is digested, so that a new password ends the old one's life here, too.
+    The digest contains the verifier, so that an old password is not accepted any more after a change.
     """
 
     def __init__(self, settings: LoginSettings, clock: Clock) -> None:
@@ -373,7 +373,7 @@ class _KnownPasswords:
 
     def _digest(self, user: User, password: str) -> bytes:
         parts = (user.name, user.verifier, password)
-        # Each part is digested first, to a fixed length: no zero byte in a name can shift the limits between the parts.
+        # Each part is first digested to a fixed length, so that different parts cannot give the same concatenation.
         return hmac.digest(
             self._key, b"\0".join(hmac.digest(self._key, _encoded(p), "sha256") for p in parts), "sha256"
         )

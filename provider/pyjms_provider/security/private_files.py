@@ -1,6 +1,6 @@
-"""Files that hold secrets: only their owner reads them, and a crash leaves either the old text or the new one.
+"""Files with secrets: only their owner can read them, and after a crash they have either the old text or the new one.
 
-What they mean is elsewhere: `secrets` (keys), `user_file` (users). Windows has no such modes; there the folder's rights count.
+Their formats are in `secrets` (keys) and `user_file` (users). Windows has no such modes; there the permissions of the folder apply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyjms.spi.errors import ProviderError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _UNFINISHED = ".pyjms-new"
-"""How the name of a file ends that is being written: no editor's, nor a person's, whose files beside ours are not ours to remove."""
+"""The suffix of an incomplete file. Neither editors nor people use it, so that no other files are removed."""
 
 
 class PrivateFileError(ProviderError):
@@ -25,14 +25,14 @@ class PrivateFileError(ProviderError):
 
 
 def read_private(path: Path, limit: int) -> str:
-    """Return the text of `path`, in UTF-8.
+    """Return the UTF-8 text of `path`.
 
-    Raises `PrivateFileError`: it cannot be read, others than its owner may read or write it, or it has more than
+    Raises `PrivateFileError` if it cannot be read, others than its owner may read or write it, or it has more than
     `limit` bytes.
     """
     try:
         with path.open("rb") as file:
-            status = os.fstat(file.fileno())  # of the file that is open, not of what has the name a moment later
+            status = os.fstat(file.fileno())  # of the open file, as another one may get its name in the meantime
             if os.name == "posix" and status.st_mode & _OTHERS:
                 raise PrivateFileError(
                     f"{path}: others may read or write this file with secrets (mode {stat.S_IMODE(status.st_mode):o}). "
@@ -50,13 +50,13 @@ def read_private(path: Path, limit: int) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put `text` in place of what `path` holds, at once and durably. Raises `PrivateFileError`."""
-    real = path.resolve()  # a symbolic link stays one
+    """Replace the content of `path` by `text`, atomically and durably. Raises `PrivateFileError`."""
+    real = path.resolve()  # a symbolic link is kept
     try:
         temporary = _write_beside(real, text)
         try:
-            # The content is on the disk before the name points to it: after a crash
-            # there is the old text or the new one.
+            # The content is forced to the disk before the rename: after a crash the file has
+            # the old text or the new one.
             temporary.replace(real)
         except OSError:
             temporary.unlink()
@@ -67,14 +67,14 @@ def write_private(path: Path, text: str) -> None:
 
 
 def create_private(path: Path, text: str) -> bool:
-    """Make `path` with `text`; return False when it is there already. Of two that try at once, one makes it.
+    """Create `path` with `text`; return False if it exists, or another process has created it at the same time.
 
     Raises `PrivateFileError`.
     """
     try:
         temporary = _write_beside(path, text)
         try:
-            os.link(temporary, path)  # fails where a rename would replace
+            os.link(temporary, path)  # fails if the file exists, where a rename would replace it
         except FileExistsError:
             return False
         finally:
@@ -86,7 +86,7 @@ def create_private(path: Path, text: str) -> bool:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what `write_private` left half written beside `path` when the process or the machine was stopped. Raises `OSError`."""
+    """Remove incomplete files next to `path`, left by `write_private` when the process or the machine stopped. Raises `OSError`."""
     real = path.resolve()
     for left in real.parent.glob(f".{escape(real.name)}.*{_UNFINISHED}"):
         left.unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def remove_unfinished(path: Path) -> None:
 
 def _write_beside(path: Path, text: str) -> Path:
     """Write a new file in the folder of `path`, mode 600, and return its name."""
-    # `mkstemp` makes the file with mode 600, so there is no moment in which others could open it.
+    # `mkstemp` creates the file with mode 600, so others can never open it.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -108,7 +108,7 @@ def _write_beside(path: Path, text: str) -> Path:
 
 
 def _force_folder(folder: Path) -> None:
-    """Force the entry of a new name to the disk, where the system can."""
+    """Force the directory entry of a new file to the disk, if the system supports it."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,8 +1,8 @@
-"""Encryption of secure attributes, so that a copy of the configuration gives no password away.
+"""Encryption of secure attributes, so that a copy of the configuration reveals no passwords.
 
-AES-256 in Galois/Counter mode, a new random nonce each time. The keys are in a file of their own, mode 600, a key a line in
-base64: the first encrypts, all decrypt, so that a key can be replaced. Whoever has both files has the secrets: keep them
-apart in back-ups. Who may see a decrypted secret is the model's business.
+AES-256 in Galois/Counter mode, with a new random nonce each time. The keys are in a separate file, mode 600, one key per line in
+base64: the first encrypts, all decrypt, so that a key can be replaced. Both files together reveal the secrets: store their backups
+separately. The model decides who may see a decrypted secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEAD: Final = """\
 
 
 class SecretError(ProviderError):
-    """A secret cannot be decrypted, or a key file holds no keys."""
+    """A secret cannot be decrypted, or a key file contains no keys."""
 
     code = "PYJMS-SECRET"
 
@@ -39,7 +39,7 @@ class SecretBox:
     """Encrypts and decrypts texts with the keys of one key file. Safe to use from any thread."""
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
-        """`keys`: of 32 bytes each; the first encrypts, all decrypt."""
+        """`keys`: 32 bytes each; the first encrypts, all decrypt."""
         if not keys or any(len(key) != _KEY_BYTES for key in keys):
             raise ValueError(f"a secret box needs keys of {_KEY_BYTES} bytes")
         self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
@@ -47,21 +47,21 @@ class SecretBox:
 
     @classmethod
     def open(cls, key_file: str | Path) -> SecretBox:
-        """Return the box of `key_file`, which is made with a new key and mode 600 when it is missing.
+        """Return the box with the keys of `key_file`, which is created with a new key and mode 600 if it does not exist.
 
-        Raises `PrivateFileError`: it cannot be read or made, or others may read it; `SecretError`: it holds no keys.
+        Raises `PrivateFileError` if it cannot be read or created, or others may read it; `SecretError` if it contains no keys.
         """
         path = Path(key_file)
         if not path.exists():
-            # False: another process was faster; its key counts
+            # If this returns False, another process was faster, and its key is used.
             create_private(path, _render((os.urandom(_KEY_BYTES),)))
         return cls(_read_keys(path))
 
     @classmethod
     def rotate(cls, key_file: str | Path) -> SecretBox:
-        """Put a new key before those of `key_file`, and return the box with all of them.
+        """Add a new key before those of `key_file`, and return the box with all of them.
 
-        Encrypt again the secrets that `is_current` rejects; then the old keys may be removed from the file. Raises as `open`.
+        Encrypt the secrets again that `is_current` rejects; after that the old keys may be removed from the file. Raises as `open`.
         """
         path = Path(key_file)
         keys = (os.urandom(_KEY_BYTES), *_read_keys(path))
@@ -71,16 +71,16 @@ class SecretBox:
     def encrypt(self, text: str, *, context: str = "") -> str:
         """Return `text` encrypted, as one word of ASCII.
 
-        `context` (which object, which attribute) is not part of the result, but is needed to decrypt: so that nobody who
-        can write the configuration moves a secret to where it is shown.
+        `context` (the object and the attribute) is not part of the result, but required to decrypt it: so a user who can write
+        the configuration cannot move a secret to an attribute that is shown.
         """
-        # A new nonce each time: with one that is used twice, Galois/Counter mode gives its texts away.
+        # A new nonce each time: if one is used twice, Galois/Counter mode reveals its texts.
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[self._current].encrypt(nonce, text.encode("utf-8", "surrogatepass"), context.encode())
         return f"{_PREFIX}{self._current}:{base64.urlsafe_b64encode(nonce + sealed).decode('ascii')}"
 
     def decrypt(self, sealed: str, *, context: str = "") -> str:
-        """Return what `encrypt` was given. Raises `SecretError`: another key, another context, or it was altered."""
+        """Decrypt a result of `encrypt`. Raises `SecretError` if the key or the context is another one, or the text was altered."""
         if not self.is_encrypted(sealed):
             raise SecretError("this is not an encrypted secret; enter the secret again")
         key_id, _, body = sealed.removeprefix(_PREFIX).partition(":")
@@ -100,12 +100,12 @@ class SecretBox:
         return text.decode("utf-8", "surrogatepass")
 
     def is_current(self, sealed: str) -> bool:
-        """Tell whether `sealed` was encrypted with the key that now encrypts."""
+        """Return whether `sealed` was encrypted with the first key."""
         return sealed.startswith(f"{_PREFIX}{self._current}:")
 
     @staticmethod
     def is_encrypted(text: str) -> bool:
-        """Tell whether `text` looks like a result of `encrypt`, of whatever key."""
+        """Return whether `text` looks like a result of `encrypt`, with any key."""
         return text.startswith(_PREFIX)
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class SecretBox:
 
 
 def _id_of(key: bytes) -> str:
-    """Return a short name of `key` that does not help to guess it."""
+    """Return a short id of `key` that reveals nothing about it."""
     return hashlib.sha256(b"pyjms key id" + key).hexdigest()[:8]
 
 
@@ -129,7 +129,7 @@ def _read_keys(path: Path) -> tuple[bytes, ...]:
             continue
         try:
             key = base64.b64decode(line.strip(), validate=True)
-        except ValueError:  # binascii.Error among them
+        except ValueError:  # also binascii.Error
             key = b""
         if len(key) != _KEY_BYTES:
             raise SecretError(f"{path}, line {number}: not a key: {_KEY_BYTES} bytes in base64 are expected")

@@ -1,6 +1,6 @@
-"""What an operator may choose for each kind of authentication, as plain facts; `kinds` lists the kinds.
+"""The settings of each kind of authentication, as data classes; `kinds` lists the kinds.
 
-Nothing heavy is imported here. The types are those that a configuration can hold: text, number, truth, and lists of texts.
+This module imports nothing heavy. The types are those of a configuration: strings, numbers, booleans, and lists of strings.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class JwtSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntrospectionSettings:
-    """Users with tokens that an OAuth 2 server is asked about (RFC 7662)."""
+    """Users with tokens that an OAuth 2 server checks (RFC 7662)."""
 
     url: str = field(metadata=_meta("The introspection endpoint; https."))
     client_id: str = field(metadata=_meta("By which this broker is known there."))

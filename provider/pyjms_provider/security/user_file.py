@@ -1,12 +1,12 @@
-"""The user file: one user a line, with the hash of the password and groups; and what the command `pyjms broker user` does.
+"""The user file: one user per line, with the hash of the password and the groups; and its changes by `pyjms broker user`.
 
     # name    hash of the password (never the password)          groups
     alice     $argon2id$v=19$m=19456,t=2,p=1$…$…                 staff,administrators
     bob       SCRAM-SHA-256$100000:…$…:…
 
-A line that begins with # is a comment. The file belongs to its owner alone (mode 600). A change is written beside it and put
-in its place at once; comments and the order of lines stay. Several processes may change it: each holds `FILE.lock`
-meanwhile. A running broker sees a change at the next log-in, and keeps to what it last understood when it cannot read one.
+A line that begins with # is a comment. Only its owner can read the file (mode 600). A change is written to a new file, which
+replaces the old one; comments and the order of lines are preserved. Several processes may change it: each holds `FILE.lock`
+meanwhile. A running broker sees a change at the next log-in; if it cannot read the changed file, it keeps the previous users.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _Edit = Callable[[list[str], dict[str, int]], None]
 
 
 class UserFileError(ProviderError):
-    """The user file cannot be understood; the text names the line."""
+    """The user file is malformed; the text names the line."""
 
     code = "PYJMS-USER-FILE"
 
@@ -68,10 +68,10 @@ class _Content:
 
 
 class UserFile:
-    """Reads and changes a user file. Holds nothing: each call goes to the disk. Safe to use from any thread and process."""
+    """Reads and changes a user file. Caches nothing: each call reads the file. Safe to use from any thread and process."""
 
     def __init__(self, path: str | Path, *, hasher: PasswordHasher | None = None, clock: Clock | None = None) -> None:
-        """`hasher`: how new passwords are kept; `clock`: for waiting until another process has done its change."""
+        """`hasher`: for new passwords; `clock`: for waits until another process has finished its change."""
         self.path = Path(path)
         self._hasher = hasher or PasswordHasher()
         self._clock = clock or SystemClock()
@@ -81,7 +81,7 @@ class UserFile:
         return tuple(self.read().users.values())
 
     def read(self) -> _Content:
-        """Return what the file holds. Raises `PrivateFileError`, `UserFileError`."""
+        """Return the parsed content of the file. Raises `PrivateFileError`, `UserFileError`."""
         users: dict[str, User] = {}
         for number, line in enumerate(self._lines(), 1):
             user = _parse(line, f"{self.path}, line {number}")
@@ -95,12 +95,12 @@ class UserFile:
         return _Content(users=users, schemes=frozenset(scheme_of(user.verifier) for user in users.values()))
 
     def add(self, name: str, password: str, groups: Iterable[str] = ()) -> None:
-        """Add a user; the file is made when it is missing.
+        """Add a user; the file is created if it does not exist.
 
-        Raises `UserError`: the name is taken or malformed, the password is too short; `PrivateFileError`, `UserFileError`.
+        Raises `UserError` if the name is taken or malformed, or the password is too short; `PrivateFileError`, `UserFileError`.
         """
         if ":" in _checked(name, "user name"):
-            # RFC 7617 §2: HTTP ends the name at the first colon, so REST and `pyjms manage` would never let this user in
+            # RFC 7617 §2: in HTTP the name ends at the first colon, so REST and `pyjms manage` could never authenticate this user.
             raise UserError(f"{name[:80]!a} is no user name: HTTP cannot carry one with a colon; choose another one")
         line = _render(name, self._new_verifier(password), _checked_groups(groups))
 
@@ -114,7 +114,7 @@ class UserFile:
         self._change(edit, create=True)
 
     def remove(self, name: str) -> None:
-        """Remove a user. Raises `UserError`: there is none of that name; `PrivateFileError`, `UserFileError`."""
+        """Remove a user. Raises `UserError` if there is none of that name; `PrivateFileError`, `UserFileError`."""
 
         def edit(lines: list[str], numbers: dict[str, int]) -> None:
             del lines[self._number(numbers, name)]
@@ -122,7 +122,7 @@ class UserFile:
         self._change(edit)
 
     def alter(self, name: str, *, password: str | None = None, groups: Iterable[str] | None = None) -> None:
-        """Give a user another password, or put them into these groups and no others, or both at once; None: as it is.
+        """Replace the password or the groups of a user, or both together; None: unchanged.
 
         Raises as `add` and `remove`: then nothing has changed.
         """
@@ -138,10 +138,10 @@ class UserFile:
         )
 
     def renew(self, user: User, verifier: str) -> None:
-        """Put `verifier` in place of the user's, unless that has changed meanwhile. Raises `ProviderError`."""
+        """Replace the user's verifier by `verifier`, unless it was changed in the meantime. Raises `ProviderError`."""
 
         def renewed(current: User) -> User:
-            # The password was changed since the log-in began: a renewed hash of the old one must not come back.
+            # The password was changed since the log-in began: a renewed hash of the old one must not be written.
             if current.verifier != user.verifier:
                 return current
             return User(name=user.name, verifier=verifier, groups=current.groups)
@@ -164,7 +164,7 @@ class UserFile:
         return numbers[name]
 
     def _new_verifier(self, password: str) -> str:
-        visible = sum(character.isprintable() for character in password)  # SCRAM takes no notice of some others
+        visible = sum(character.isprintable() for character in password)  # SCRAM ignores some of the others
         if visible < _SHORTEST_PASSWORD or len(password) > LONGEST_PASSWORD:
             raise UserError(f"a password has {_SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters; choose another one")
         return self._hasher.make(password)
@@ -177,13 +177,13 @@ class UserFile:
         return read_private(self.path, _FILE_LIMIT).split("\n")
 
     def _change(self, edit: _Edit, *, create: bool = False) -> None:
-        """Have `edit` change the lines, and put them in place. Nobody else changes the file meanwhile."""
+        """Apply `edit` to the lines, and write them. The lock excludes other changes meanwhile."""
         with self._locked():
             if create and not self.path.exists():
                 create_private(self.path, _HEAD)
-            self.read()  # a file that is damaged is not made worse
+            self.read()  # a malformed file is not changed
             lines = self._lines()
-            # The text ends with a line break, after which `split` has one empty text more.
+            # The text ends with a line break, after which `split` returns an empty text.
             if lines[-1] == "":
                 lines.pop()
             edit(
@@ -193,9 +193,9 @@ class UserFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        real = self.path.resolve()  # two names of one file have one lock
-        # A change puts a new file in place of the old one, so a lock on the user file itself would not keep a second
-        # process out. The lock file stays: to delete it while another process waits for it would make two locks.
+        real = self.path.resolve()  # two names of one file must have the same lock
+        # A change replaces the file by a new one, so a lock on the user file itself would not exclude a second process.
+        # The lock file is never deleted: if another process waited for it, there would be two locks.
         lock = real.with_name(f"{real.name}.lock")
         try:
             lock.touch(mode=0o600)
@@ -204,15 +204,15 @@ class UserFile:
             raise PrivateFileError(f"{lock}: cannot be made: {error.strerror}") from error
         with file:
             self._lock(file, lock)
-            yield  # closing the file ends the lock
+            yield  # closing the file releases the lock
 
     def _lock(self, file: IO[bytes], lock: Path) -> None:
         if sys.platform == "win32":
-            return  # there the last of two that write at the same moment wins
+            return  # without locks, the last of two concurrent changes wins
         until_ms = self._clock.monotonic_ms() + _LOCK_PATIENCE_MS
         while True:
             try:
-                # `flock` has no time limit, so the lock is tried again and again until the patience ends.
+                # `flock` has no timeout, so the lock is tried repeatedly until the time limit.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 now = self._clock.monotonic_ms()
@@ -226,10 +226,10 @@ class UserFile:
 
 
 class WatchedUserFile:
-    """The users of a file as it is now (`passwords.UserDirectory`). Safe to use from any thread.
+    """The users of a file, always up to date (`passwords.UserDirectory`). Safe to use from any thread.
 
-    Looks at each question whether the file has changed, and reads it again if so. A file that cannot be read any more
-    changes nothing, and is logged once: a slip in an editor shuts nobody out.
+    Each call checks whether the file has changed, and then reads it again. If it cannot be read any more, this is logged once and
+    the previous users are kept, so that an error in an editor locks nobody out.
     """
 
     def __init__(self, file: UserFile) -> None:
@@ -239,16 +239,16 @@ class WatchedUserFile:
         self._content = file.read()
 
     def find(self, name: str) -> User | None:
-        """Return the user of that name, as the file has it now; None: there is none."""
+        """Return the user of that name in the present file; None: there is none."""
         self._look()
         return self._content.users.get(name)
 
     def schemes(self) -> frozenset[Scheme]:
-        """Return how the passwords are kept."""
+        """Return the schemes of the hashes in the file."""
         return self._content.schemes
 
     def renew(self, user: User, verifier: str) -> None:
-        """Put `verifier` in place of the user's, unless that has changed. Raises `ProviderError`."""
+        """Replace the user's verifier by `verifier`, unless it was changed. Raises `ProviderError`."""
         self._file.renew(user, verifier)
 
     def _look(self) -> None:
@@ -261,14 +261,14 @@ class WatchedUserFile:
             _log.error(
                 "PYJMS-SECURITY-1 the changed user file is not in force, the users of before stay: %s", error.reason
             )
-        self._seen = signature  # taken before the reading: what changed meanwhile is seen next time
+        self._seen = signature  # read before the content: a change in between is noticed next time
 
     def _signature(self) -> tuple[int, ...]:
         try:
             status = self._file.path.stat()
         except OSError:
             return ()
-        # The mode is part of it: a file that was opened to others is not read again.
+        # The mode is included: a file that others may read now is refused.
         return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
@@ -277,7 +277,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _parse(line: str, place: str) -> User | None:
-    """Return the user of a line; None: it has none. Raises `UserFileError`, whose text never shows the second word."""
+    """Return the user of a line; None: it has none. Raises `UserFileError`, whose text never contains the second word."""
     if not line.strip() or _is_comment(line):
         return None
     words = line.split()
