@@ -1,7 +1,7 @@
 """Message selectors (JMS 1.1 §3.8): a condition on header fields and properties, in a subset of SQL-92.
 
-A text is parsed (`grammar.lark`, `parse`), checked (`check`) and compiled to a Python function (`compile`); whoever
-uses selectors needs only the names below. Nothing here knows time, threads or sockets.
+A text is parsed (`grammar.lark`, `parse`), checked (`check`) and compiled to a Python function (`compile`); users
+of selectors need only the names below. Nothing here depends on time, threads or sockets.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Import what few programs use when it is asked for."""
+        """Import rarely used names on first access."""
         match name:
             case "Explanation":
                 from pyjms.spi.selector.explain import Explanation

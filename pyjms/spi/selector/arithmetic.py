@@ -57,11 +57,11 @@ def as_long(value: int) -> Long:
 
 
 def _to_single(value: Any) -> float:
-    """Return a number as Java's (float) cast gives it."""
+    """Return the result of Java's (float) cast of a number."""
     if isinstance(value, float) or -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
         return round_to_single(value)
-    # A long beyond 2**53 would be rounded twice, to a double first. Its lowest bits may be replaced by one that says
-    # whether there were any: single precision cannot tell.
+    # A long beyond 2**53 would be rounded twice, to a double first. Its lowest bits may be replaced by one bit that shows
+    # whether any was set: single precision cannot distinguish more.
     shift = abs(value).bit_length() - 53
     kept = abs(value) >> shift
     kept |= (kept << shift) != abs(value)

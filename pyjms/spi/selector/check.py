@@ -1,6 +1,6 @@
-"""What the grammar allows and JMS does not: operands of the wrong kind (JMS 1.1 §3.8.1.1).
+"""The rules of JMS beyond the grammar: operands must be of the right kind (JMS 1.1 §3.8.1.1).
 
-Only what is certain before any message is there: the type of an identifier is known when a message has come, so it fits
+Only rules that need no message: the type of an identifier is known only for a message, so it fits
 everywhere. Header fields are treated like properties.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What an expression is known to be; the value names it in messages."""
+    """The known kind of an expression; the value names it in messages."""
 
     IDENTIFIER = "a property"
     NUMBER = "a number"
@@ -75,11 +75,11 @@ _UNORDERED = frozenset({Kind.STRING, Kind.BOOLEAN})
 
 
 def check(root: Node, text: str) -> None:
-    """Raise `InvalidSelectorError` unless the tree of the selector `text` obeys the rules."""
+    """Raise `InvalidSelectorError` if the tree of the selector `text` breaks a rule."""
     checker = _Checker(text)
     try:
         checker.condition(root)
-        # A node comes after those below it, so the innermost mistake is the one that is told.
+        # A node follows those below it, so the innermost mistake is the one that is reported.
         for node in walk(root):
             checker.check(node)
     except Problem as problem:
@@ -87,7 +87,7 @@ def check(root: Node, text: str) -> None:
 
 
 class _Checker:
-    """The rules; `text` is quoted in what they raise."""
+    """The rules; `text` is quoted in their errors."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -116,7 +116,7 @@ class _Checker:
                 self._name(node)
 
     def condition(self, node: Node) -> None:
-        """Refuse what can be neither true nor false."""
+        """Refuse an expression that can be neither true nor false."""
         kind = _KINDS[type(node)]
         if kind is Kind.NULL:
             raise self._null(node)
@@ -144,8 +144,8 @@ class _Checker:
                     "strings and booleans are compared by = and <>",
                     side.start,
                 )
-        # Unlike types never compare true (§3.8.1.1): the author hears it now, not by messages that
-        # never come (decision 0401).
+        # Unlike types never compare true (§3.8.1.1): the author gets an error now, instead of messages that
+        # never arrive (decision 0401).
         if left is not right and Kind.IDENTIFIER not in {left, right}:
             raise Problem(
                 f"{self._quote(node.left)} is {left.value} and {self._quote(node.right)} is {right.value}: "

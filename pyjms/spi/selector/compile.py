@@ -11,9 +11,9 @@ facts keep the commonest conditions short:
 - ``x = 'EU'`` needs no test of the type: no value but a string equals a string.
 - A whole number up to 2**24, a double below 2**53 and a float below 2**24 compare with every number in Python, which is
   exact, as they do in Java, which promotes first: promotion moves no value onto such a literal, or past it.
-- Other literals, floats excepted, compare so with Python's plain int, a Java int; all else is left to `arithmetic.py`.
+Other literals, floats excepted, compare so with Python's plain int, a Java int; all others are left to `arithmetic.py`.
 
-An identifier is read when it is first needed, and once: where it cannot be known whether an earlier clause has read it,
+An identifier is read when it is first needed, and once: where it is unknown whether an earlier clause has read it,
 it is read in advance.
 """
 
@@ -101,7 +101,7 @@ def compile_condition(root: Node) -> tuple[Callable[[Envelope], bool], Callable[
 def _body(root: Node, names: dict[str, Any], *, wanted: bool) -> list[ast.stmt]:
     writer = _Writer(names, ())
     result = writer.condition(root, set(), wanted=wanted)
-    # Which identifiers are read at several places is known after a first pass; the second one reads those in advance.
+    # The first pass finds the identifiers that are read at several places; the second one reads those in advance.
     if writer.read_twice:
         writer = _Writer(names, writer.read_twice)
         result = writer.condition(root, set(), wanted=wanted)
@@ -109,7 +109,7 @@ def _body(root: Node, names: dict[str, Any], *, wanted: bool) -> list[ast.stmt]:
 
 
 class _Operand(NamedTuple):
-    """A value as it is written where it is evaluated first, and after that."""
+    """A value in the forms for its first evaluation, and for later ones."""
 
     first: ast.expr
     again: ast.expr
@@ -165,7 +165,7 @@ def _is_plain(value: float) -> bool:
 class _Writer:
     """Writes the expression of one function.
 
-    `known` is, in all methods, the set of identifiers that have been read when the expression is evaluated; a method
+    `known` is, in all methods, the set of identifiers that were read before the expression is evaluated; a method
     adds those that its expression reads in any case.
     """
 
@@ -178,11 +178,11 @@ class _Writer:
 
     @property
     def read_twice(self) -> tuple[str, ...]:
-        """The identifiers that are read at more than one place."""
+        """The identifiers that are read in more than one place."""
         return tuple(name for name, count in self._reads.items() if count > 1)
 
     def preparation(self) -> list[ast.stmt]:
-        """Return the statements that must come before the expression."""
+        """Return the statements that must precede the expression."""
         values = {self._local(name): self._read(name) for name in self._in_advance}
         if any(name not in ATTRIBUTES and name not in FUNCTIONS for name in (*self._reads, *self._in_advance)):
             values = {_PROPERTIES: _attribute(_name(_ENVELOPE), "properties"), **values}
@@ -263,7 +263,7 @@ class _Writer:
         return self._numeric(value, fast, HOLDS[operator], literal)
 
     def _numeric(self, value: _Operand, fast: ast.expr, slow: Callable[..., bool], *literals: nodes.Number) -> ast.expr:
-        """Return `fast` for numbers that it suits, and for others what `slow` says of the value and the literals."""
+        """Return `fast` for numbers that it fits, and for others the result of `slow` for the value and the literals."""
         if all(_is_plain(literal.value) for literal in literals):
             return _both(_compare(_call(_name("type"), value.first), ast.In(), _name("NUMBERS")), fast)
         typed = [self._literal(literal) for literal in literals]
@@ -356,7 +356,7 @@ class _Writer:
         """Return an expression that evaluates an operand of arithmetic."""
         value = self._value(node, known).first
         if isinstance(node, nodes.Identifier) and node.name == "JMSTimestamp":
-            # The one long that an envelope keeps as a plain int; comparisons cannot tell, sums can.
+            # The one long that an envelope stores as a plain int; comparisons give the same result, sums do not.
             return _call(self._global(as_long), value)
         return value
 
@@ -391,7 +391,7 @@ class _Writer:
 
     def _global(self, value: object) -> ast.expr:
         """Return the name of a global variable of the function that holds `value`."""
-        # The name follows from the identity: `names` keeps the object, so that no other one gets its id.
+        # The name follows from the identity: `names` holds the object, so that no other one gets its id.
         name = f"g{id(value)}"
         self._names[name] = value
         return _name(name)
@@ -402,7 +402,7 @@ _Piece: TypeAlias = tuple[str | None, ...]
 
 
 class Shape(Enum):
-    """How a text is tested."""
+    """The way in which a text is tested."""
 
     ANY = auto()
     EXACT = auto()
@@ -414,15 +414,15 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern, translated: `text` is what is looked for, or the regular expression that must match as a whole."""
+    """A translated pattern: `text` is the text to be searched for, or the regular expression that must match as a whole."""
 
     shape: Shape
     text: str
 
 
 def ends_in_escape(pattern: str, escape: str) -> bool:
-    """Say whether the last character of `pattern` is an escape character that has nothing to escape."""
-    # Two escape characters are one that means itself: only an odd number leaves one over.
+    """Return whether the last character of `pattern` is an escape character with nothing to escape."""
+    # Two escape characters stand for one: only an odd number leaves one over.
     return (len(pattern) - len(pattern.rstrip(escape))) % 2 == 1
 
 
@@ -446,7 +446,7 @@ def compile_pattern(pattern: str, escape: str | None) -> Pattern:
 
 
 def _split(pattern: str, escape: str | None) -> list[_Piece]:
-    """Return the pieces before, between and behind the %; several % in a row are one."""
+    """Return the pieces before, between and after the %; several % in a row are one."""
     pieces: list[list[str | None]] = [[]]
     characters = iter(pattern)
     for character in characters:
@@ -456,7 +456,7 @@ def _split(pattern: str, escape: str | None) -> list[_Piece]:
             pieces.append([])
         else:
             pieces[-1].append(None if character == "_" else character)
-    # An empty piece stands between two % in a row, which say no more than one.
+    # An empty piece lies between two % in a row, which mean the same as one.
     inner = [tuple(piece) for piece in pieces[1:-1] if piece]
     return [tuple(pieces[0]), *inner, *([tuple(pieces[-1])] if len(pieces) > 1 else [])]
 

@@ -1,4 +1,4 @@
-"""Why a message matches a selector, or why not: the value of each clause, and the values that it read.
+"""Explanations of a selector's result for a message: the value of each clause, and the values that it read.
 
 The truth tables are those of SQL's three-valued logic (JMS 1.1 §3.8.1.2). None is unknown.
 """
@@ -29,16 +29,16 @@ class Explanation:
     """The value of a clause for one message: True, False or None for unknown (JMS 1.1 §3.8.1.2)."""
 
     text: str
-    """The clause as it stands in the selector."""
+    """The clause's text in the selector."""
     value: Truth
     read: tuple[tuple[str, Stored], ...]
     """The names that the clause reads, with their values; None is null. Empty if the clause has clauses of its own."""
     clauses: tuple[Explanation, ...]
-    """What AND, OR or NOT combine, in the order of the text."""
+    """The operands of AND, OR or NOT, in the order of the text."""
 
     @property
     def deciding(self) -> tuple[Explanation, ...]:
-        """The smallest clauses that made the value what it is: in AND and OR those that have the value of the whole.
+        """The smallest clauses that determine the value: in AND and OR those that have the value of the whole.
 
         Where an AND is false or an OR true, each of them is enough; otherwise it takes them all.
         """
@@ -50,18 +50,18 @@ class Explanation:
         return tuple(found for clause in same for found in clause.deciding)
 
     def __str__(self) -> str:
-        """Return the clauses as a tree, one on a line, with a mark at those that decided."""
+        """Return the clauses as a tree, one on a line, with a mark at the deciding ones."""
         deciding = {id(clause) for clause in self.deciding}
         lines = []
         pending: list[tuple[int, Explanation]] = [(0, self)]
         while pending:
             level, clause = pending.pop()
             mark = ">" if id(clause) in deciding else " "
-            # A clause may go over several lines.
+            # A clause may span several lines.
             text = "".join(" " if character.isspace() else character for character in clause.text)
             values = ", ".join(f"{name}: {'null' if value is None else repr(value)}" for name, value in clause.read)
             lines.append(f"{mark} {'  ' * level}{_WORDS[clause.value]:<8} {text}{values and f'    ({values})'}")
-            # The clauses are turned round, as the last one of the list is the next to be written.
+            # In reverse, as the last one of the list is the next to be written.
             pending.extend((level + 1, inner) for inner in reversed(clause.clauses))
         return "\n".join(lines)
 
@@ -92,7 +92,7 @@ def explain(node: Node, text: str, envelope: Envelope) -> Explanation:
 
 
 def _evaluate(node: Node, envelope: Envelope) -> Truth:
-    # The clause is compiled by itself: what is explained is what runs, and the rules are written once.
+    # The clause is compiled by itself: the explanation uses the code that runs, and the rules are written once.
     matches, fails = compile_condition(node)
     if matches(envelope):
         return True

@@ -1,7 +1,7 @@
-"""The header fields that a selector can read, and how they and properties come out of an envelope (JMS 1.1 §3.8.1.1).
+"""The header fields that a selector can read, and how they and properties are read from an envelope (JMS 1.1 §3.8.1.1).
 
-`equalities_in` finds what fields and properties must equal for a selector to hold: an index by them finds waiting consumers without
-asking each.
+`equalities_in` finds the values that fields and properties must have for a selector to match: with an index by them, waiting consumers are found
+without checking each.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
         "JMSType": "jms_type",
     }
 )
-"""Header fields that an attribute of the envelope holds as selectors see them."""
+"""Header fields that an attribute of the envelope holds in the form of selectors."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Envelope], str | None]]] = MappingProxyType(
     {"JMSCorrelationID": _correlation_id, "JMSDeliveryMode": _delivery_mode}
 )
-"""Header fields that selectors see in another form than the envelope holds them."""
+"""Header fields that selectors see in another form than that of the envelope."""
 
 REFUSED: Final = frozenset({"JMSDestination", "JMSExpiration", "JMSRedelivered", "JMSReplyTo"})
 """Header fields that a selector may not name. All other names, JMSX… and JMS_… among them, are properties."""
@@ -63,18 +63,18 @@ def read(envelope: Envelope, name: str) -> Stored:
 
 
 Equalities: TypeAlias = tuple[tuple[str, str | int | float], ...]
-"""Identifiers and what they must equal, sorted, each identifier once."""
+"""Identifiers and the values that they must equal, sorted, each identifier once."""
 
 UNKNOWN_KEY: Final = 0x6A6D73  # whatever number: who has it by chance is asked in vain
-"""The key of messages for which all selectors must be asked."""
+"""The key of messages for which all selectors must be checked."""
 
-# From here on a float, and from the other a double, is not only equal to whole numbers that are itself.
+# From these limits on a float, or a double, equals whole numbers besides its own value.
 _SINGLE = 2.0**24
 _DOUBLE = 2.0**53
 
 
 def equalities_in(root: Node) -> Equalities:
-    """Return what must be equal for the condition `root` to be true; it may ask for more, and () says nothing."""
+    """Return equalities that are necessary for the condition `root` to be true, though perhaps not sufficient; () if none are known."""
     found: dict[str, str | int | float] = {}
     for term in root.terms if isinstance(root, And) else (root,):
         if isinstance(term, Comparison) and term.operator == "=":
@@ -90,7 +90,7 @@ def key_of_literals(equalities: Equalities) -> int:
 
 
 def key_of_message(envelope: Envelope, names: Sequence[str]) -> int:
-    """Return the key of a message among selectors that say what these identifiers must equal."""
+    """Return the key of a message among selectors with equalities for these identifiers."""
     values = [read(envelope, name) for name in names]
     for value in values:
         if isinstance(value, float) and not _is_exact(value):
@@ -99,7 +99,7 @@ def key_of_message(envelope: Envelope, names: Sequence[str]) -> int:
 
 
 def _is_exact(value: Stored) -> bool:
-    """Return whether a value equals, by the rules of selectors, those alone that it equals in Python, of all values that are exact and all whole numbers."""
+    """Return whether, among exact values and whole numbers, a value equals by the rules of selectors only those that it equals in Python."""
     if not isinstance(value, float):
         return True
     limit = _SINGLE if isinstance(value, Float) else _DOUBLE

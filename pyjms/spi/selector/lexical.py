@@ -1,4 +1,4 @@
-"""Identifiers and literals of selectors, which follow the Java language (JMS 1.1 §3.8.1.1), and `Problem`, which says what is wrong where."""
+"""Identifiers and literals of selectors, which follow the Java language (JMS 1.1 §3.8.1.1), and `Problem`, an error with its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IGNORABLE = frozenset(map(chr, (*range(0x09), *range(0x0E, 0x1C), *range(0x7F, 
 
 
 def is_reserved(word: str) -> bool:
-    """Say whether `word` is a reserved word, in whatever case.
+    """Return whether `word` is a reserved word, in any case.
 
     Only ASCII letters have two cases here: U+0131, a dotless i, becomes an I in upper case, yet with an S it is a name.
     """
@@ -30,7 +30,7 @@ def is_reserved(word: str) -> bool:
 
 
 def first_bad_character(word: str) -> int | None:
-    """Return the index of the first character that no identifier has at its place, or None."""
+    """Return the index of the first character that an identifier cannot have at its place, or None."""
     if _ASCII_IDENTIFIER.fullmatch(word):
         return None
     for index, character in enumerate(word):
@@ -41,7 +41,7 @@ def first_bad_character(word: str) -> int | None:
 
 
 def is_identifier(text: str) -> bool:
-    """Say whether `text` can name a property in a selector."""
+    """Return whether `text` can name a property in a selector."""
     return bool(text) and first_bad_character(text) is None and not is_reserved(text)
 
 
@@ -54,9 +54,9 @@ _DOUBLE, _BITS = Struct("<d"), Struct("<Q")
 
 
 def parse_number(text: str, position: int, *, negative: bool = False) -> int | float:
-    """Return the value of a literal that the grammar let pass: an int or float of `pyjms.types`, or a plain one.
+    """Return the value of a literal that the grammar has accepted: an int or float of `pyjms.types`, or a plain one.
 
-    `text` has no sign; with `negative` the value is that of the literal behind a minus sign. A whole number is an int,
+    `text` has no sign; with `negative` the value is that of the literal after a minus sign. A whole number is an int,
     or a long if it ends in L or is beyond the range of int: it needs no suffix for that. Raises `Problem`.
     """
     whole = _WHOLE.fullmatch(text)
@@ -72,7 +72,7 @@ def parse_string(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return the literal that stands for `text` in a selector: in quotes, of which any in the text is doubled (JMS 1.1 §3.8.1.1)."""
+    """Return the literal for `text` in a selector: in quotes, with quotes in the text doubled (JMS 1.1 §3.8.1.1)."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -134,7 +134,7 @@ _SHOWN_MAX = 40
 
 
 class Problem(Exception):
-    """Never leaves this package: whoever knows the whole selector makes an `InvalidSelectorError` of it.
+    """Never leaves this package: code that has the whole selector converts it into an `InvalidSelectorError`.
 
     `text` tells the reader what to write instead; `position` is a 0-based index into the selector.
     """

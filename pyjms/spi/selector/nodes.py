@@ -1,8 +1,8 @@
 """The syntax tree of a selector (JMS 1.1 §3.8.1.1): one frozen class for each kind of expression.
 
 `start` and `end` delimit the text of a node, brackets included. `depth` counts the levels of the tree below a node and
-itself; the parser keeps it small, so that whoever walks a tree may use recursion. Chains (a AND b AND c, 1 + 2 - 3) are
-one node, however long they are.
+itself; the parser keeps it small, so that code may walk a tree by recursion. Chains (a AND b AND c, 1 + 2 - 3) are
+one node of any length.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Boolean(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Null(Node):
-    """NULL where a value stands: never right, but better refused by the checks than by the parser."""
+    """NULL in the place of a value: never right, but better refused by the checks than by the parser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """From the text of a selector to its syntax tree (JMS 1.1 §3.8.1.1).
 
-The grammar stands in `grammar.lark`. The parser keeps its state in a list, not on Python's stack, so brackets may nest
-as deeply as they like; what really nests, and would make the tree deep, is limited here. For a text that the grammar does not allow,
-this module also tells its author what was found, and what to write instead; `check.py` says what is wrong with a tree that it allows.
+The grammar is in `grammar.lark`. The parser keeps its state in a list, not on Python's stack, so brackets may nest
+to any depth; real nesting, which would make the tree deep, is limited here. For a text that the grammar does not allow,
+this module also explains the error, and what to write instead; `check.py` reports errors in a tree that the grammar allows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LENGTH_MAX: Final = 65_536
 DEPTH_MAX: Final = 100
 """The most levels that a selector may nest; brackets that change nothing and chains of AND or OR add none."""
 
-# Reserved words whose place in the tree says nothing are kept out of it: their terminals begin with an underscore.
+# Reserved words without a meaning of their own are left out of the tree: their terminals begin with an underscore.
 _KEPT_WORDS = frozenset({"NOT", "NULL", "TRUE", "FALSE"})
 
 
@@ -49,7 +49,7 @@ def parse(text: str) -> Node:
 
 def _parse(text: str) -> Node:
     try:
-        # The transformer makes nodes of what the type hints of lark call a tree.
+        # The transformer makes nodes, which the type hints of lark call a tree.
         return cast("Node", _parser().parse(text))
     except UnexpectedToken as error:
         position = len(text) if error.token.type == "$END" else _start(error.token)
@@ -70,7 +70,7 @@ def _parser() -> Lark:
 
 
 def _classify(token: Token) -> Token:
-    """Make reserved words of identifiers, and refuse those that Java does not allow."""
+    """Turn identifiers into reserved words, and refuse those that Java does not allow."""
     if is_reserved(token):
         word = token.upper()
         return Token.new_borrow_pos(word if word in _KEPT_WORDS else f"_{word}", token, token)
@@ -205,8 +205,8 @@ class _Builder(Transformer[Token, Node]):
         return nodes.Or(terms=flat, start=terms[0].start, end=terms[-1].end, depth=_nest(*flat))
 
 
-# Slips that are seen often, as a pattern around the place where the parser stopped, and what to do about them. The
-# first one that fits is reported, at its own beginning.
+# Frequent slips, as a pattern around the place where the parser stopped, and the advice for them. The
+# first one that matches is reported, at its own beginning.
 _SLIPS: Final = tuple(
     (re.compile(pattern), advice)
     for pattern, advice in (
@@ -239,7 +239,7 @@ _SLIP_LENGTH_MAX = 200
 
 _UNCLOSED = "found a single quote: the string that begins here does not end; a quote in a string is doubled: 'it''s'"
 _VALUE = "a value: a property name, a number or a string in single quotes"
-# What may follow, by some of the terminals that the parser would accept; the first row with all of them counts.
+# The expected continuations, by some of the terminals that the parser would accept; the first row with all of them counts.
 _EXPECTATIONS: Final = (
     ({"IDENTIFIER", "NOT"}, "a condition"),
     ({"IDENTIFIER", "LEFT"}, _VALUE),
@@ -256,8 +256,8 @@ _EXPECTATIONS: Final = (
     ({"_AND"}, "AND and the upper bound of BETWEEN"),
 )
 
-# Characters that word processors and other languages put in the place of those that selectors know: by code point,
-# since some cannot be told from the right ones.
+# Characters that word processors and other languages put in the place of those of selectors: by code point,
+# since some look like the right ones.
 _SUBSTITUTES: Final[Mapping[int, str]] = MappingProxyType(
     {
         **dict.fromkeys((0xB4, 0xAB, 0xBB, *range(0x2018, 0x2020)), "strings stand in straight quotes, as in x = 'a'"),
@@ -274,21 +274,21 @@ _SUBSTITUTES: Final[Mapping[int, str]] = MappingProxyType(
 
 _TOKEN = re.compile(r"[\w$]+|'(?:[^']|'')*'|<>|<=|>=|.", re.DOTALL)
 _WORD = re.compile(r"[\w$]")
-# What follows a word that was meant as the name of a property.
+# The continuation after a word that was meant as the name of a property.
 _OPERATOR = re.compile(r"\s*(?:[=<>+*/-]|(?:IS|IN|LIKE|BETWEEN|NOT)\b)", re.IGNORECASE)
 
 
 def foreign_character(character: str) -> str:
-    """Return what to say about a character that stands outside a string and has no meaning there."""
+    """Return the error text for a character outside a string that has no meaning there."""
     advice = "blanks, tabs, form feeds and line ends separate words" if character.isspace() else ""
     advice = advice or _SUBSTITUTES.get(ord(character), "names have letters, digits, _ and $")
     return f"found {_describe(character)}, which has no meaning in a selector: {advice}"
 
 
 def unexpected(text: str, position: int, accepted: frozenset[str] | None) -> Problem:
-    """Return what to say about the token at `position`.
+    """Return the problem of the token at `position`.
 
-    `accepted` are the terminals that could have stood there, or None if there is a character that begins no terminal.
+    `accepted` are the terminals that would be valid there, or None for a character that begins no terminal.
     """
     slip = _slip(text, position)
     if slip is not None:
@@ -303,7 +303,7 @@ def unexpected(text: str, position: int, accepted: frozenset[str] | None) -> Pro
 
 
 def _slip(text: str, position: int) -> Problem | None:
-    """Return the slip whose characters `position` is among."""
+    """Return the slip whose characters include `position`."""
     begin = max(0, position - _SLIP_LENGTH_MAX)
     for pattern, advice in _SLIPS:
         for match in pattern.finditer(text, begin, position + _SLIP_LENGTH_MAX):
@@ -326,7 +326,7 @@ def _describe(found: str) -> str:
 
 
 def _advice(text: str, position: int, found: str, accepted: frozenset[str]) -> str:
-    """Return what `found` and the words before it tell about the author's intention, or nothing."""
+    """Return the advice that follows from `found` and the words before it, or nothing."""
     before = [word.upper() for word in text[:position].split()]
     previous = before[-1] if before else ""
     if not found:

@@ -33,20 +33,20 @@ class Selector:
     text: str
     """The selector as it was given."""
     matches: Callable[[Envelope], bool] = field(compare=False)
-    """``matches(envelope)`` says whether the message is wanted: False and unknown are both no (§3.8.1.2).
+    """``matches(envelope)`` returns whether the message is selected: False and unknown are both no (§3.8.1.2).
 
-    The compiled function itself, so that nothing stands between a queue and the test of a message.
+    The compiled function itself, so that a queue tests a message with a single call.
     """
     identifiers: frozenset[str] = field(compare=False)
     """The names of the header fields and properties that the selector reads."""
     _fails: Callable[[Envelope], bool] = field(compare=False)
     _root: Node = field(compare=False)
     equalities: Equalities = field(default=(), compare=False)
-    """What identifiers must equal for a message to be wanted, for who looks for such messages. (): the selector does not say, or reads messages in another way."""
+    """The identifiers and values that a message must have to match, for look-ups by value. (): none are known, or the selector reads messages in another way."""
 
     @property
     def root(self) -> Node:
-        """The syntax tree, for who must write the condition in another way."""
+        """The syntax tree, for translating the condition into another form."""
         return self._root
 
     def evaluate(self, envelope: Envelope) -> bool | None:
@@ -56,7 +56,7 @@ class Selector:
         return False if self._fails(envelope) else None
 
     def explain(self, envelope: Envelope) -> Explanation:
-        """Return the value of each clause for a message, and so what decided. For people: it takes its time."""
+        """Return the value of each clause for a message, and so the deciding ones. For people: it is slow."""
         from pyjms.spi.selector.explain import explain
 
         return explain(self._root, self.text, envelope)
@@ -84,7 +84,7 @@ def selector_or_none(text: str | None) -> Selector | None:
 
 
 def _compile(text: str) -> Selector:
-    # The parser library takes a tenth of a second to import, and the syntax tree a fifth of that: only selectors pay for it.
+    # The parser library takes a tenth of a second to import, and the syntax tree a fifth of that: only programs with selectors pay for it.
     from pyjms.spi.selector.check import check
     from pyjms.spi.selector.compile import compile_condition
     from pyjms.spi.selector.headers import equalities_in
@@ -107,7 +107,7 @@ _cached = lru_cache(maxsize=_CACHE_SIZE)(_compile)
 
 
 def is_same_text(one: str | None, other: str | None) -> bool:
-    """Return whether two texts of valid selectors are the same but for white space between their words."""
+    """Return whether two texts of valid selectors differ only in white space between their words."""
     return one == other or (one is not None and other is not None and _words(one) == _words(other))
 
 

@@ -33,7 +33,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticFile:
-    """A file as it is sent."""
+    """A file in the form in which it is sent."""
 
     content: bytes
     content_type: str
@@ -62,7 +62,7 @@ def _read(folder: Any, prefix: str) -> list[tuple[str, StaticFile]]:
 
 
 def console_routes() -> list[Route]:
-    """Return the routes of the console: its page at ``/console/``, and a way there from ``/``."""
+    """Return the routes of the console: its page at ``/console/``, and a redirection from ``/``."""
     return [
         Route("/", _lead, methods=["GET"]),
         Route("/console", _lead, methods=["GET"]),

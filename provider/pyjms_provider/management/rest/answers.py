@@ -1,7 +1,7 @@
 r"""Answers: JSON, the status of each error, and headers that tell a browser to run nothing the broker did not send.
 
-Java's strings, and so those of messages, may hold half of a surrogate pair. UTF-8 cannot, so it is written as JSON escapes it,
-``\ud800``: one such message would keep an operator from seeing the others of its queue otherwise.
+Java's strings, and so those of messages, may hold half of a surrogate pair. UTF-8 cannot, so it is written as JSON's escape,
+``\ud800``: otherwise one such message would keep an operator from seeing the others of its queue.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 
 
 def secured(response: Response) -> Response:
-    """Return the answer with those headers that it does not have itself."""
+    """Return the answer with these headers, unless it has its own."""
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
 class JSONResponse(responses.JSONResponse):
-    """As Starlette's, for all texts."""
+    """Starlette's JSONResponse, for all texts."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        # Half of a pair stands in a string, where this is JSON's own escape of it.
+        # Half of a pair is inside a string, where this is JSON's own escape of it.
         return text.encode("utf-8", "backslashreplace")
 
 
-# The first class that fits decides.
+# The first class that matches decides.
 STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (ForgedRequestError, 403),
     (AccessDeniedError, 403),
@@ -108,12 +108,12 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
 
 
 def status_of(error: ProviderError) -> int:
-    """Return the HTTP status that tells of an error."""
+    """Return the HTTP status of an error."""
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 400)
 
 
 def error_data(error: ProviderError) -> dict[str, Any]:
-    """Return an error as JSON has it: its stable code, what to do, and what is wrong with which value."""
+    """Return an error as JSON: its stable code, the remedy, and the wrong values."""
     data: dict[str, Any] = {"code": error.code, "reason": error.reason}
     problems = getattr(error, "problems", None)
     if problems:
@@ -124,8 +124,8 @@ def error_data(error: ProviderError) -> dict[str, Any]:
 
 
 def refuse(error: ProviderError, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer that tells of an error."""
-    # RFC 9110 §15.5.6: 405 comes with the methods that there are.
+    """Return the answer for an error."""
+    # RFC 9110 §15.5.6: 405 lists the supported methods.
     allowed = {"allow": ", ".join(error.allowed)} if isinstance(error, BadMethodError) else {}
     return JSONResponse(
         {"error": error_data(error)}, status or status_of(error), headers={**allowed, **(headers or {})}

@@ -1,4 +1,4 @@
-"""The application: routes, methods, and the way from a request to an answer.
+"""The application: routes, methods, and the processing of requests.
 
 The model may wait, for its configuration threads and for the disk, so it is called on threads of a pool and never on the
 event loop.
@@ -71,9 +71,9 @@ _SHOWN: Final = 100
 
 
 def is_allowed(header: str, names: Iterable[str]) -> bool:
-    """Say whether a port answers to what a ``Host`` header says: to addresses, ``localhost``, and `names`, at any port number.
+    """Return whether a port accepts a ``Host`` header: addresses, ``localhost``, and `names`, with any port number.
 
-    A proxy, or a forwarded port, has another number than the broker; a page that knows the right one has won nothing.
+    A proxy, or a forwarded port, has another number than the broker; knowing the right one gives a page no advantage.
     """
     try:
         parts = urlsplit(f"//{header}")
@@ -90,7 +90,7 @@ def is_allowed(header: str, names: Iterable[str]) -> bool:
 
 
 class AllowedHosts:
-    """Refuses requests to other hosts before anything else looks at them. Without ``Host`` (HTTP/1.0) no browser asks."""
+    """Refuses requests to other hosts before any other processing. No browser sends requests without ``Host`` (HTTP/1.0)."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app = app
@@ -101,7 +101,7 @@ class AllowedHosts:
         if scope["type"] != "http" or ANY_HOST in self._names:
             await self._app(scope, receive, send)
             return
-        # Every `Host` of the request is looked at: which of two a proxy would have gone by is not known.
+        # Every `Host` of the request is checked: it is unknown which of two a proxy would use.
         for name, value in scope["headers"]:
             host = value.decode("latin-1")
             if name == b"host" and not is_allowed(host, self._names):
@@ -123,17 +123,17 @@ _METHODS: Final = ("GET", "PUT", "POST", "PATCH", "DELETE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
-    """What may be chosen for one port."""
+    """The settings of one port."""
 
     max_request_bytes: int = 4 * 2**20
     is_secure: bool = False
     """Whether the port is reached over TLS, so that cookies need not be sent without it."""
     allowed_hosts: tuple[str, ...] = ()
-    """As which hosts the port answers, besides localhost and addresses; ``*``: as any."""
+    """The hosts that the port serves, besides localhost and addresses; ``*``: any."""
     metrics: Literal["open", "login", "off"] = "open"
     metrics_queues: int = 100
     port: UUID | None = None
-    """The port's id. It is in the name of the cookie: browsers send a cookie to all ports of a host, whoever's they are."""
+    """The port's id. It is in the name of the cookie: browsers send a cookie to all ports of a host, even those of other programs."""
 
     @property
     def cookie(self) -> str:
@@ -152,7 +152,7 @@ class RestApi:
         self._threads = WaitingThreads()
 
     def routes(self) -> list[Route]:
-        """Return all routes; those of the tree last, as they take what the others leave."""
+        """Return all routes; those of the tree last, as they match all other paths."""
         routes = [
             Route("/api/login", self._guarded(self._log_in, identifies=False), methods=["GET", "POST"]),
             Route("/api/logout", self._guarded(self._log_out), methods=["POST"]),
@@ -182,9 +182,9 @@ class RestApi:
         identifies: bool = True,
         allowed: tuple[str, ...] = (),
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that knows who asks, and answers what is refused.
+        """Return a handler that identifies the caller, and answers with refusals.
 
-        `allowed`: the methods, where the route takes them all lest another route takes the rest; none: as the route says.
+        `allowed`: the methods, if the route takes all of them so that no other route takes the rest; none: as the route says.
         """
 
         async def guarded(request: Request) -> Response:
@@ -194,7 +194,7 @@ class RestApi:
                 return secured(refuse(error))
             except AccessDeniedError as error:
                 self.note_refused(request)
-                # No WWW-Authenticate for the console: the browser would ask in its place.
+                # No WWW-Authenticate for the console: the browser would show a dialog of its own.
                 wants_dialog = "x-requested-with" not in request.headers
                 return secured(refuse(error, status=401, headers=_CHALLENGE if wants_dialog else None))
             except ProviderError as error:
@@ -209,17 +209,17 @@ class RestApi:
         return guarded
 
     def note_refused(self, request: Request) -> None:
-        """Have it audited whose credentials were refused; who shows none has only not logged in."""
+        """Audit a refusal of credentials; a request without any is only not logged in."""
         name = offered_name(request.headers.get("authorization"))
         if name is not None:
             peer = peer_of(request)
             self._management.note_login(None, name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
 
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Call what waits neither for a database nor for changes."""
+        """Run a function that waits neither for a database nor for changes."""
         return await run_in_threadpool(function, *arguments)
 
-    # Who
+    # Identity
 
     async def _log_in(self, request: Request, _: Caller) -> Response:
         if request.method in _LOOKING:
@@ -232,7 +232,7 @@ class RestApi:
         peer = peer_of(request)
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
-            # Taken before the password is looked at: a user who is changed from here on is refused by `begin`.
+            # Taken before the password is checked: a user who is changed from here on is refused by `begin`.
             mark = self._management.revocations.mark
             authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
             principal = await self._identity.log_ins.run(peer, authenticate)
@@ -240,7 +240,7 @@ class RestApi:
         except AccessDeniedError as error:
             self._management.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
             return refuse(error, status=401)
-        # Written once the session is there: a user who was revoked meanwhile has been refused above.
+        # Audited once the session exists: a user who was revoked meanwhile has been refused above.
         self._management.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
         response = JSONResponse(_who(session))
         name, is_secure = self._settings.cookie, self._settings.is_secure
@@ -262,7 +262,7 @@ class RestApi:
             return JSONResponse(_who(session))
         return JSONResponse({"user_name": caller.principal.name, "groups": sorted(caller.principal.groups)})
 
-    # What there is
+    # Description
 
     async def _openapi(self, request: Request, _: Caller) -> Response:
         return JSONResponse(await self._call(describe_api))
@@ -326,7 +326,7 @@ class RestApi:
         actual: bool = False,
         status: int = 200,
     ) -> Response:
-        """Answer with an object; first its version, so that what is shown is at least as new."""
+        """Answer with an object; its version is read first, so that the shown object is at least as new."""
 
         def look() -> tuple[str, str, dict[str, Any]]:
             may = ", ".join(each.value for each in self._management.permitted(caller, managed))
@@ -338,12 +338,12 @@ class RestApi:
         return JSONResponse(shown, status, headers={"etag": tag, "x-pyjms-may": may})
 
     async def _put(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
-        """Make an object be as the body says: change what it says of one that is there."""
+        """Create an object, or change one that exists, according to the body."""
         names = address.names
         managed = await self._threads.run(self._management.find_or_none, caller, address.category, names)
         if managed is not None:
             return await self._change(request, caller, managed, body)
-        # `If-Match` of an object that is not there is never true (RFC 9110 §13.1.1).
+        # `If-Match` of an object that does not exist is never true (RFC 9110 §13.1.1).
         if _expected(request).tags:
             raise ChangedMeanwhileError(f"there is no {address.category} {names[-1]!r} any more, so nothing was done")
         if body.get("name", names[-1]) != names[-1]:
@@ -361,7 +361,7 @@ class RestApi:
         return Response(status_code=204)
 
     async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
-        # A client may send back the whole object that it was shown, with the name that it has.
+        # A client may send back the whole object that it was shown, with its present name.
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
         force = read_force(request)
         await self._threads.run(
@@ -420,7 +420,7 @@ def make_app(
     monitoring = monitoring_routes(
         management.system, identity, login=login, queues=settings.metrics_queues, note_refused=api.note_refused
     )
-    # Before the routes: neither the log-in nor the metrics nor the console answers to another host.
+    # Before the routes: neither the log-in nor the metrics nor the console serve another host.
     hosts = Middleware(AllowedHosts, names=settings.allowed_hosts)
     app = Starlette(routes=[*api.routes(), *monitoring, *extra], middleware=[hosts])
     app.add_exception_handler(Exception, _fail)
@@ -430,7 +430,7 @@ def make_app(
 
 
 async def _refuse_route(request: Request, error: Exception) -> Response:
-    """Tell of an address, or a method, that no route takes."""
+    """Answer a request for an address, or with a method, that no route takes."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = tuple(sorted((error.headers or {}).get("Allow", "").split(", ")))
@@ -439,7 +439,7 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
 
 
 async def _leave(_request: Request, _error: Exception) -> Response:
-    """Answer nobody: the client has gone before all of its request was there."""
+    """Give no answer: the client closed the connection before its request was complete."""
     return Response(status_code=400)
 
 

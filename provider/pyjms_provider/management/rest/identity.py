@@ -48,7 +48,7 @@ class Sessions:
     """Safe to use from any thread; the lock is taken alone."""
 
     def __init__(self, clock: Clock, revocations: RevocationGuard) -> None:
-        """`revocations`: where users are noted before `end_all_of` is called for them."""
+        """`revocations`: the guard in which users are noted before `end_all_of` is called for them."""
         self._clock = clock
         self._lock = Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
@@ -76,7 +76,7 @@ class Sessions:
         return cookie, session
 
     def find(self, cookie: str | None) -> Session | None:
-        """Return a session that has been used lately, and note that it is used."""
+        """Return a session that has been used lately, and record this use."""
         if cookie is None:
             return None
         now_ms = self._clock.monotonic_ms()
@@ -88,7 +88,7 @@ class Sessions:
                 del self._sessions[cookie]
                 return None
             session.used_ms = now_ms
-            # Sessions that were used lately are at the end, so the limit drops those that were unused for longest.
+            # Sessions that were used lately are at the end, so the limit drops those unused for longest.
             self._sessions.move_to_end(cookie)
             return session
 
@@ -99,7 +99,7 @@ class Sessions:
                 self._sessions.pop(cookie, None)
 
     def end_all_of(self, provider: str, user_name: str) -> None:
-        """Forget the sessions of a user whom an authentication provider vouched for."""
+        """Forget the sessions of a user of an authentication provider."""
         key = provider, user_name
         with self._lock:
             for cookie, session in list(self._sessions.items()):
@@ -108,7 +108,7 @@ class Sessions:
 
     @staticmethod
     def is_own(session: Session, token: str | None) -> bool:
-        """Say whether a request that would change something comes from the console's own pages."""
+        """Return whether a request that would change something comes from the console's own pages."""
         # Compared in constant time: the duration must not tell how many characters were right.
         return token is not None and hmac.compare_digest(session.csrf_token.encode(), token.encode())
 
@@ -123,7 +123,7 @@ class ForgedRequestError(AccessDeniedError):
 
 
 def read_credentials(header: str | None) -> Credentials | None:
-    """Return what ``Authorization`` shows. Raises `AccessDeniedError` for what cannot be read."""
+    """Return the credentials in ``Authorization``. Raises `AccessDeniedError` if they cannot be read."""
     if header is None:
         return None
     scheme, _, text = header.partition(" ")
@@ -142,7 +142,7 @@ def read_credentials(header: str | None) -> Credentials | None:
 
 
 def offered_name(header: str | None) -> str | None:
-    """Return the user name that ``Authorization`` shows, empty if it shows something else; None: it shows nothing."""
+    """Return the user name in ``Authorization``, empty if it has none; None: there is no such header."""
     if header is None:
         return None
     try:
@@ -153,7 +153,7 @@ def offered_name(header: str | None) -> str | None:
 
 
 def peer_of(request: Request) -> str:
-    """Return the address that a request comes from; empty if it is not known."""
+    """Return the address of the client; empty if it is unknown."""
     return "" if request.client is None else request.client.host
 
 
@@ -168,7 +168,7 @@ class Identity:
         cookie: str,
         port: UUID | None = None,
     ) -> None:
-        """`cookie`: the name of what a browser shows; `port`: the port by which requests come."""
+        """`cookie`: the name of the session cookie; `port`: the port of the requests."""
         self._port = port
         self._cookie = cookie
         self.authenticator = authenticator
@@ -178,7 +178,7 @@ class Identity:
 
     async def identify(self, request: Request) -> Caller:
         """Return the caller. Raises `AccessDeniedError`, `ForgedRequestError`, `BusyError`."""
-        # Without a thread: logged-in operators are known even while all threads for log-ins wait for another server.
+        # Without a thread: logged-in operators are identified even while all threads for log-ins wait for another server.
         caller = self.by_session(request)
         if caller is None:
             caller = await self.log_ins.run(peer_of(request), self.by_credentials, request)
@@ -205,7 +205,7 @@ class Identity:
 def _check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    # `none` is a request by the user: an address that was typed, or a
+    # `none` is a request by the user: a typed address, or a
     # bookmark. Programs that are no browsers send neither header.
     is_foreign = site is not None and site not in {"same-origin", "none"}
     if origin is not None and site is None:

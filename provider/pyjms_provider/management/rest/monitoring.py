@@ -1,4 +1,4 @@
-"""What monitoring systems ask for: metrics in the format of Prometheus, and whether the broker is alive and ready."""
+"""The interface for monitoring systems: metrics in the format of Prometheus, and health checks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _Key = tuple[tuple[str, ...], str]
 
 @dataclass(slots=True)
 class _Sum:
-    """One sum, and what each queue had counted at the last look."""
+    """One sum, and each queue's counter at the last sample."""
 
     look: int
     counts: Mapping[str, float]
@@ -60,8 +60,8 @@ class _Sum:
 class SteadySums:
     """Sums of counters over the queues without series of their own, by virtual host and statistic. Any thread; the lock is taken alone.
 
-    Which queues these are changes with each look, and queues are deleted. Prometheus takes a counter that falls for one that began
-    again at 0, and counts all of it once more; so what each queue has counted since the last look is added up.
+    The set of these queues changes with each sample, and queues are deleted. Prometheus takes a counter that falls for one that
+    restarted at 0, and counts all of it once more; so the increases of each queue since the last sample are added up.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class SteadySums:
         self._sums: dict[_Key, _Sum] = {}
 
     def begin(self, hosts: Iterable[tuple[str, ...]]) -> int:
-        """Return the number of a look at these virtual hosts: to be called before their queues are looked at. Others are forgotten."""
+        """Return the number of a sample of these virtual hosts: called before their queues are read. Other hosts are forgotten."""
         there = set(hosts)
         with self._lock:
             self._looks += 1
@@ -78,11 +78,11 @@ class SteadySums:
             return self._looks
 
     def sum_of(self, key: _Key, look: int, counts: Mapping[str, float], own: Collection[str]) -> float:
-        """Return the sum over the queues of `counts`, save those in `own`. `look`: as `begin` returned it."""
+        """Return the sum over the queues of `counts`, except those in `own`. `look`: the result of `begin`."""
         without = set(own)
         with self._lock:
             before = self._sums.get(key)
-            # The first look counts all that the queues have counted so far, as the counter of a single queue does.
+            # The first sample counts all that the queues have counted so far, as the counter of a single queue does.
             if before is None:
                 before = self._sums[key] = _Sum(0, {}, 0.0)
             if look > before.look:  # else somebody who began later was quicker
@@ -96,7 +96,7 @@ class SteadySums:
 
 
 OTHERS: Final = ""
-"""The name under which the queues are summed up that have no series of their own."""
+"""The name for the sum of the queues without series of their own."""
 _SINGLE: Final = ("broker", "port", "route", "virtual_host", "workflow_store", "workflow")
 _COUNTED: Final = (
     "virtual_host_node",
@@ -112,10 +112,10 @@ _NUMBERS: Final = frozenset({"integer", "number", "boolean"})
 
 
 class Metrics(Collector):
-    """What one broker measures. Safe to use from any thread; takes what there is when it is asked, and keeps what sums of counters need."""
+    """The metrics of one broker. Safe to use from any thread; reads the present values at each request, and keeps only the state of sums."""
 
     def __init__(self, system: SystemConfig, *, queues: int) -> None:
-        """`queues`: how many of each virtual host have series of their own."""
+        """`queues`: how many queues of each virtual host have series of their own."""
         self._system = system
         self._queues = queues
         self._sums = SteadySums()
@@ -126,15 +126,15 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def render(self) -> bytes:
-        """Return all metrics as Prometheus reads them, in its text format 0.0.4."""
+        """Return all metrics in Prometheus's text format 0.0.4."""
         return generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is, is known when it is asked for."""
+        """Return nothing: the metrics are known only when they are collected."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what there is now."""
+        """Yield the present metrics."""
         yield self._states()
         for category in _SINGLE:
             yield from self._of_objects(category)
@@ -148,7 +148,7 @@ class Metrics(Collector):
         return [self._system.broker] if category == "broker" else list(collect(self._system, category))
 
     def _workflows(self) -> Iterator[ManagedObject]:
-        """Yield the definitions of all stores that can be reached."""
+        """Yield the definitions of all stores that are reachable."""
         for store in collect(self._system, "workflow_store"):
             with suppress(ProviderError):
                 yield from store.children("workflow")
@@ -173,7 +173,7 @@ class Metrics(Collector):
 
     def _of_objects(self, category: str) -> Iterator[Metric]:
         objects = self._objects(category)
-        # A family at a time: Prometheus wants all series of a metric to stand together.
+        # A family at a time: Prometheus requires all series of a metric to be contiguous.
         for declared in _measured(category):
             family = _family(category, declared)
             for each in objects:
@@ -185,7 +185,7 @@ class Metrics(Collector):
         measured = _measured("queue")
         fields = [each.name for each in measured]
         objects = self._objects("virtual_host")
-        # Before the queues are read: the number says which of two readers saw the older counts.
+        # Before the queues are read: the number shows which of two readers saw the older counts.
         look = self._sums.begin(each.names for each in objects)
         hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in objects]
         # Only the deepest queues have series of their own, so that their number is limited.
@@ -258,11 +258,11 @@ _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 _TEXT: Final = {"content-type": CONTENT_TYPE_LATEST}
 _NEEDED: Final = ("virtual_host_node", "virtual_host", "port")
 _MOST: Final = 8
-"""So many of a kind are answered at once: who watches is one, or a few."""
+"""The most requests of a kind that are answered at once: there are only one or a few monitoring systems."""
 
 
 def not_ready(system: SystemConfig) -> list[ManagedObject]:
-    """Return what keeps the broker from being ready: ports and virtual hosts that are not ACTIVE."""
+    """Return the objects that keep the broker from being ready: ports and virtual hosts that are not ACTIVE."""
     return [each for category in _NEEDED for each in collect(system, category) if each.state is not State.ACTIVE]
 
 
@@ -276,9 +276,9 @@ def monitoring_routes(
 ) -> list[Route]:
     """Return the routes.
 
-    `login`: whether metrics are for those alone who may observe the broker; None: there are none. Health is for everybody, as who
-    asks for it has no password, and hears no names. `queues`: as for `Metrics`; `note_refused`: has it audited whose
-    credentials were refused. Metrics and readiness have threads of their own each, so that neither log-ins that wait for another server nor each other's keep them; that the broker is alive needs no thread.
+    `login`: whether only users who may observe the broker may read metrics; None: there are no metrics. Health checks are open to everybody, as
+    they are made without a password, and their answers hold no names. `queues`: as for `Metrics`; `note_refused`: audits refused
+    credentials. Metrics and readiness have threads of their own each, so that neither log-ins that wait for another server nor each other block them; the liveness check needs no thread.
     """
     metrics = Metrics(system, queues=queues)
 
@@ -299,7 +299,7 @@ def monitoring_routes(
                 return secured(refuse(error))
         return await _answer(metrics_threads, lambda: Response(metrics.render(), headers=_TEXT))
 
-    # On the event loop itself: that it answers is what is asked.
+    # On the event loop itself: its answer is the proof of liveness.
     async def show_live(_: Request) -> Response:
         return secured(JSONResponse({"status": "live"}))
 

@@ -1,4 +1,4 @@
-"""What a request says: the address in its path, the choices in its query, the object in its body."""
+"""The parts of a request: the address in its path, the options in its query, the object in its body."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ OBJECT_OPTIONS: Final = frozenset({"fields", "actual", "id"})
 _PREFIX_PARTS: Final = 3
 _DEPTH_MAX: Final = 100
 _LONG: Final = 64 * 1024
-"""A longer body takes so long to read that the clients of the event loop would notice."""
+"""Reading a longer body would delay the other clients of the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What a path names: ``/CATEGORY``, ``/CATEGORY/NAME/…`` and ``/CATEGORY/NAME/…/OPERATION``."""
+    """The contents of a path: ``/CATEGORY``, ``/CATEGORY/NAME/…`` and ``/CATEGORY/NAME/…/OPERATION``."""
 
     category: str
     names: tuple[str, ...]
     is_whole: bool
-    """Whether the names are those of one object; else they begin the addresses of many."""
+    """Whether the names are those of one object; otherwise they begin the addresses of many."""
     operation: str | None = None
 
     @property
     def is_parent(self) -> bool:
-        """Whether it is where objects of the category are created: their address without their own name."""
+        """Whether it is the place where objects of the category are created: their address without their own name."""
         return not self.is_whole and len(self.names) == len(names_needed(self.category)) - 1
 
 
 def read_address(raw_path: bytes) -> Address:
-    """Return what the path after ``/api/VERSION`` names; a name may hold any character, percent-encoded.
+    """Parse the path after ``/api/VERSION``; a name may hold any character, percent-encoded.
 
     Raises `UnknownObjectError`, `UnknownCategoryError`, `BadRequestError`.
     """
@@ -77,7 +77,7 @@ def read_address(raw_path: bytes) -> Address:
 
 
 def check_method(address: Address, method: str) -> None:
-    """Refuse what cannot be done at all with an object, or a list, of the category. Raises `BadMethodError`."""
+    """Refuse a method that no object, or list, of the category supports. Raises `BadMethodError`."""
     allowed = _allowed(address)
     if method not in allowed:
         raise BadMethodError(f"{method} does nothing here; there is {', '.join(allowed)}", allowed)
@@ -94,7 +94,7 @@ def _allowed(address: Address) -> tuple[str, ...]:
 
 
 def read_options(request: Request, known: frozenset[str]) -> tuple[ListRequest, UUID | None]:
-    """Return what the query asks for, and the id of one object if it names one. Raises `BadRequestError`."""
+    """Return the options of the query, and the id of one object if it has one. Raises `BadRequestError`."""
     query = read_query(request)
     unknown = sorted(set(query) - known)
     if unknown:
@@ -132,7 +132,7 @@ def read_query(request: Request) -> dict[str, str]:
 
 
 async def read_body(request: Request, size_max: int) -> dict[str, Any]:
-    """Return the JSON object in the body; none is an empty one.
+    """Return the JSON object in the body; an empty one if there is no body.
 
     Raises `BadRequestError`, `ContentTypeError`, `RequestTooLargeError`.
     """
@@ -159,7 +159,7 @@ async def read_body(request: Request, size_max: int) -> dict[str, Any]:
 
 
 def read_json(body: bytes) -> Any:
-    """Return what JSON says, in UTF-8, as RFC 8259 has it: no NaN, no surrogates, no depth without end.
+    """Parse JSON in UTF-8, as in RFC 8259: without NaN, surrogates, or unlimited depth.
 
     Raises `BadRequestError`.
     """
@@ -198,7 +198,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def read_force(request: Request) -> bool:
-    """Return whether a change is to be made although its author could not undo it. Raises `BadRequestError`."""
+    """Return whether a change is to be made even if its caller could not undo it. Raises `BadRequestError`."""
     return _flag(read_query(request), "force")
 
 

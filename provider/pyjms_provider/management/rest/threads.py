@@ -1,6 +1,6 @@
-"""The threads of one port for requests that may wait: for a database, or for a change that others make.
+"""The threads of one port for requests that may wait: for a database, or for a change by others.
 
-Log-ins, metrics and readiness have threads of their own, and are answered even while all threads for requests wait. A session is
+Log-ins, metrics and readiness have threads of their own, and are answered even while all threads for requests are waiting. A session is
 looked up without a thread.
 """
 
@@ -19,15 +19,15 @@ from pyjms_provider.security.logins import network_of
 _T = TypeVar("_T")
 
 MOST: Final = 64
-"""So many requests of a port wait at once. More are seldom anything but one page that is requested again and again."""
+"""The most waiting requests of a port. More are seldom anything but one page that is requested again and again."""
 MOST_OF_ONE: Final = 16
-"""So many log-ins of one network wait at once: a client that floods a port leaves three quarters of the threads to others."""
+"""The most waiting log-ins of one network: a client that floods a port leaves three quarters of the threads to others."""
 PATIENCE_S: Final = 10.0
-"""How long one more waits for its turn; then it is refused, which is an answer."""
+"""The time that another request waits for its turn; then it is refused."""
 
 
 class WaitingThreads:
-    """All calls on the event loop."""
+    """A pool for requests that may wait. All calls on the event loop."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class WaitingThreads:
         self._waits = f"{most} {waits}"
 
     async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
-        """Return what `function` returns, called on a thread. Raises what it raises, and `BusyError`."""
+        """Run `function` on a thread, and return its result. Raises its error, and `BusyError`."""
         return await _run([self._turns], self._patience_s, self._waits, partial(function, *arguments))
 
 
@@ -59,19 +59,19 @@ class LogInThreads:
         self._networks: dict[str, _Part] = {}
 
     async def run(self, peer: str, function: Callable[..., _T], *arguments: object) -> _T:
-        """Return what `function` returns, called on a thread for the client at the address `peer`. Raises what it raises, and `BusyError`."""
+        """Run `function` on a thread for the client at the address `peer`, and return its result. Raises its error, and `BusyError`."""
         network = network_of(peer)
         part = self._networks.get(network)
         if part is None:
             part = self._networks[network] = _Part(CapacityLimiter(self._most_of_one))
         part.users += 1
         try:
-            # The network's own turn comes first: a log-in that waits for it takes none of the turns of all.
+            # The network's own turn comes first: a log-in that waits for it takes no turn of the port.
             turns = [part.turns, self._turns]
             return await _run(turns, self._patience_s, self._waits, partial(function, *arguments))
         finally:
             part.users -= 1
-            # The entry goes with its last log-in: otherwise each address that ever asked would stay in memory.
+            # The entry is removed with its last log-in: otherwise every address would stay in memory.
             if not part.users:
                 del self._networks[network]
 
@@ -83,7 +83,7 @@ class _Part:
 
 
 async def _run(turns: Sequence[CapacityLimiter], patience_s: float, waits: str, function: Callable[[], _T]) -> _T:
-    """Call `function` on a thread once it has a turn of each, in their order."""
+    """Run `function` on a thread once it has a turn of each limiter, in their order."""
     turn = object()
     held: list[CapacityLimiter] = []
     try:
@@ -91,7 +91,7 @@ async def _run(turns: Sequence[CapacityLimiter], patience_s: float, waits: str, 
             with fail_after(patience_s):
                 for each in turns:
                     await each.acquire_on_behalf_of(turn)
-                    # Noted one by one: a wait that ends half way gives back what it has.
+                    # Entered one by one: a wait that ends half way returns the turns that it has.
                     held.append(each)
         except TimeoutError as error:
             raise BusyError(f"{waits}; try again, and look in the log what keeps them") from error

@@ -1,1 +1,1 @@
-"""Configuration stores: what keeps the durable part of the tree (Broker-J, "Configuration Persistence")."""
+"""Configuration stores, which hold the durable part of the tree (Broker-J, "Configuration Persistence")."""

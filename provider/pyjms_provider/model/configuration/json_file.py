@@ -1,4 +1,4 @@
-"""Configuration in files: what all such files have in common, and those in JSON."""
+"""Configuration in files: the base of all such stores, and the store in JSON."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Writer = Callable[[Path, str], None]
 
 
 class EditedFileError(StoreError):
-    """Somebody has changed the file while the broker held it."""
+    """The file was changed by another program while the broker held it."""
 
     code = "PYJMS-STORE-EDITED"
 
 
 def find_same_addresses(records: Sequence[ObjectRecord]) -> Iterator[tuple[ObjectRecord, str]]:
-    """Yield each record whose address one before it has, and what to do about it."""
+    """Yield each record with the address of an earlier one, and the remedy."""
     found: dict[_Address, ObjectRecord] = {}
     for each in records:
         first = found.setdefault(_address_of(each), each)
@@ -49,7 +49,7 @@ def find_same_addresses(records: Sequence[ObjectRecord]) -> Iterator[tuple[Objec
 
 
 def find_same_ids(records: Sequence[ObjectRecord]) -> Iterator[tuple[ObjectRecord, str]]:
-    """Yield each record that has another name than one before it, and yet its id, as a copied one has; and what to do about it."""
+    """Yield each record with another name than an earlier one but the same id, as a copied one has, and the remedy."""
     found: dict[ObjectId, ObjectRecord] = {}
     for each in records:
         first = found.setdefault(each.id, each)
@@ -74,7 +74,7 @@ class FileConfigurationStore(ConfigurationStore):
     """Keeps all records in one file; every change writes the whole file."""
 
     def __init__(self, path: str | Path, *, write: Writer = write_private) -> None:
-        """`write`: puts a text in place of a file's, at once and durably."""
+        """`write`: replaces the text of a file atomically and durably."""
         self._path = Path(path).absolute()
         self._write = write
         self._lock: FileLock | None = None
@@ -93,7 +93,7 @@ class FileConfigurationStore(ConfigurationStore):
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{self._path} is held by {who}; stop that first, or name another file") from None
         try:
-            # Under the lock: until it was taken, another broker could write. One that died while it wrote has left a
+            # Under the lock: until it was taken, another broker could write. One that died while writing has left a
             # new file behind, which has not been renamed.
             remove_unfinished(self._path)
             records = self._read_file()
@@ -106,12 +106,12 @@ class FileConfigurationStore(ConfigurationStore):
         return records
 
     def _refuse_twins(self, records: Sequence[ObjectRecord]) -> None:
-        """Two objects of one name or id: one would do its work unseen, and a change meant for it be written into the other."""
+        """Refuse two objects of one name or id: one would work unseen, and a change meant for it would be written into the other."""
         for _, problem in (*find_same_addresses(records), *find_same_ids(records)):
             raise DamagedStoreError(f"{self.where}: {problem}")
 
     def read(self) -> Sequence[ObjectRecord]:
-        """Return what is in the file, as `open` does, but without taking hold of it; nothing is written. Raises the same."""
+        """Return the records in the file, like `open`, but without the lock; nothing is written. Raises as `open`."""
         if not self._path.exists():
             raise UnusableStoreError(f"there is no {self._path}; name a file that is there")
         return self._read_file()
@@ -139,11 +139,11 @@ class FileConfigurationStore(ConfigurationStore):
         after = {**self._records, **{record.id: record for record in records}}
         for each in removed:
             after.pop(each, None)
-        # Before each write, as the whole file is written: what a person has added meanwhile would be lost.
+        # Before each write, as the whole file is written: edits made meanwhile would be lost.
         self._check_unedited()
         text = self._render(after, records, removed)
         self._put(text)
-        # After the write: until then the file has the old text, with which it is compared before the next change.
+        # After the write: until then the file has the old text, which is compared before the next change.
         self._text = text
         self._records = after
         self._note_written()
@@ -169,18 +169,18 @@ class FileConfigurationStore(ConfigurationStore):
             reason = error.reason if isinstance(error, PrivateFileError) else str(error)
             if not self._has(text):
                 raise StoreError(f"the configuration was not changed: {reason}") from error
-            # Put in place, and then not forced. The broker goes on without the change, and so must the file.
+            # Replaced, but not forced to disk. The broker continues without the change, and so must the file.
             with suppress(PrivateFileError, OSError):
                 self._write(self._path, self._text)
             if self._has(text):
-                # The change could not be taken out again; the next change writes the whole file without it.
+                # The change could not be removed again; the next change writes the whole file without it.
                 self._text = text
             raise InDoubtError(
                 f"it is not known whether the change of the configuration is kept; the broker goes on without it: {reason}"
             ) from error
 
     def _has(self, text: str) -> bool:
-        """Return whether this is in the file now."""
+        """Return whether this text is in the file now."""
         try:
             return text != self._text and self._path.read_text(encoding="utf-8") == text
         except (OSError, UnicodeDecodeError):
@@ -192,16 +192,16 @@ class FileConfigurationStore(ConfigurationStore):
 
     @abstractmethod
     def _parse(self, text: str) -> list[ObjectRecord]:
-        """Return what the text says, parents first. Raises `DamagedStoreError`, `NewerStoreError`, `ForeignStoreError`."""
+        """Parse the text into records, parents first. Raises `DamagedStoreError`, `NewerStoreError`, `ForeignStoreError`."""
 
     @abstractmethod
     def _render(
         self, after: Mapping[ObjectId, ObjectRecord], records: Sequence[ObjectRecord], removed: Collection[ObjectId]
     ) -> str:
-        """Return the text with all records as they are `after` the change."""
+        """Return the text with all records in their state `after` the change."""
 
     def _note_written(self) -> None:
-        """Hear that what `_render` returned is in the file now."""
+        """Note that the text of `_render` is in the file now."""
 
     def close(self) -> None:
         lock, self._lock = self._lock, None
@@ -230,7 +230,7 @@ _WORDS: Final[Mapping[type, str]] = {
 
 
 class JsonConfigurationStore(FileConfigurationStore):
-    """A list of objects, in the order in which they were made; a version that only newer programs may raise."""
+    """A list of objects, in the order of their creation; with a version that only newer programs may raise."""
 
     def _empty(self) -> str:
         return self._render({}, (), ())
@@ -244,7 +244,7 @@ class JsonConfigurationStore(FileConfigurationStore):
     def _parse(self, text: str) -> list[ObjectRecord]:
         try:
             whole = json.loads(text)
-            # Nothing but an escape brings half of a pair in, and the test costs as much as the parsing.
+            # Only an escape can bring in half of a pair, and the test costs as much as the parsing.
             if "\\u" in text:
                 # This fails for half of a surrogate pair.
                 json.dumps(whole, ensure_ascii=False).encode()
@@ -260,7 +260,7 @@ class JsonConfigurationStore(FileConfigurationStore):
             raise ForeignStoreError(f"{self.where} is no configuration of pyjms; name another file")
         try:
             version = _checked(whole, "version", int)
-            # A newer format may have other objects: its version is what the operator must hear of, not their faults.
+            # A newer format may have other objects: the operator must be told of its version, not of their faults.
             objects = [] if version > _VERSION else _checked(whole, "objects", list)
         except ValueError as error:
             raise DamagedStoreError(f"{self.where}: {error}; correct it, or put a backup in its place") from error
@@ -293,7 +293,7 @@ class JsonConfigurationStore(FileConfigurationStore):
 
 
 def _checked(found: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return the value of that name. Raises `ValueError` if it is missing, or of another kind."""
+    """Return the value of that name. Raises `ValueError` if it is missing, or of another type."""
     if name not in found:
         raise ValueError(f"{name!r} is missing")
     _check_kind(repr(name), found[name], kind)
@@ -314,8 +314,8 @@ def _id(text: str) -> ObjectId:
 
 
 def _check_depth(whole: Any) -> None:
-    """Raise `ValueError` for what is nested more deeply than anything that management takes."""
-    # With a list and not by recursion, which would fail at just the depth that is to be reported.
+    """Raise `ValueError` for nesting deeper than any value that management accepts."""
+    # With a list and not by recursion, which would fail at the very depth that is to be reported.
     waiting = [(whole, 0)]
     while waiting:
         data, depth = waiting.pop()
@@ -337,14 +337,14 @@ def _to_json(record: ObjectRecord) -> dict[str, Any]:
 
 
 def in_order(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
-    """Return parents before their children. Raises `ValueError` for one without its parent, or an id that is there twice."""
+    """Return parents before their children. Raises `ValueError` for a record without its parent, or a duplicate id."""
     waiting = {record.id: record for record in records}
     if len(waiting) < len(records):
         raise ValueError("two objects have the same id")
     ordered: list[ObjectRecord] = []
     known: set[ObjectId | None] = {None}
     while waiting:
-        # People may have changed the order; round by round, each record whose parent is known comes next.
+        # Users may have changed the order; round by round, each record with a known parent is next.
         ready = [record for record in waiting.values() if record.parent in known]
         if not ready:
             lost = next(iter(waiting.values()))

@@ -1,4 +1,4 @@
-"""A configuration store in a TOML file that people write: their comments and their order stay when something is changed.
+"""A configuration store in a TOML file that users write: their comments and their order stay when the broker changes something.
 
 ```toml
 version = 1
@@ -17,7 +17,7 @@ name = "file"
 name = "operator"
 ```
 
-Ids are made from names; what the broker must remember besides is in the table `kept` of an object, which people leave alone.
+Ids are derived from names; other facts of the broker are in the table `kept` of an object, which users leave alone.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def unwrapped(value: Any) -> Any:
 
 
 def put(table: MutableMapping[str, Any], name: str, value: Any) -> None:
-    """Set a value in a table. A new one stands below the others, above comments that belong to what follows the table."""
+    """Set a value in a table. A new one is placed below the others, above comments that belong to the next table."""
     if name in table:
         old = table[name]
         table[name] = _fitted(old, value) if isinstance(old, Array) and isinstance(value, list) else to_item(value)
         return
-    # To the parser, comments above the next table are the end of this one; a new value must stand above them.
+    # To the parser, comments above the next table are the end of this one; a new value must be above them.
     trailing = _taken_off(table.value.body) if isinstance(table, Table) else []
     table[name] = to_item(value)
     if isinstance(table, Table):
@@ -62,9 +62,9 @@ def put(table: MutableMapping[str, Any], name: str, value: Any) -> None:
 
 
 def move_comments(document: tomlkit.TOMLDocument, container: Mapping[str, Any], name: str, index: int) -> None:
-    """Before one of a list of tables is removed: have comments above it go with it, and those above what follows stay.
+    """Prepare the removal of one of a list of tables: comments above it are removed with it, and those above the next table stay.
 
-    To the parser, what stands above a table is the end of the table before.
+    To the parser, lines above a table are the end of the previous table.
     """
     siblings = container[name]
     if not isinstance(siblings, AoT):
@@ -84,7 +84,7 @@ def move_comments(document: tomlkit.TOMLDocument, container: Mapping[str, Any], 
 
 
 def add_table(container: MutableMapping[str, Any], name: str, table: Table) -> None:
-    """Add a table to a list of them, which is made if need be, above comments that belong to what follows."""
+    """Add a table to a list of them, which is created if need be, above comments that belong to the next table."""
     siblings = container.get(name)
     above = siblings[-1] if isinstance(siblings, AoT) else container
     end = _last_body(above) if isinstance(above, Table) else []
@@ -104,7 +104,7 @@ def add_table(container: MutableMapping[str, Any], name: str, table: Table) -> N
 
 
 def _taken_off(body: list[_Entry]) -> list[_Entry]:
-    """Take the comments and empty lines below the last value off, and return them."""
+    """Remove and return the comments and empty lines below the last value."""
     trailing: list[_Entry] = []
     while body and body[-1][0] is None:
         trailing.insert(0, body.pop())
@@ -116,14 +116,14 @@ def _is_space(entry: _Entry) -> bool:
 
 
 def _last_body(table: Any) -> list[_Entry]:
-    """Return the keys, values and comments of a table, or of the last below it."""
+    """Return the keys, values and comments of a table, or of the last table below it."""
     body: list[_Entry] = table.value.body
     below = _body_of_last_table(body)
     return body if below is None else below
 
 
 def _body_of_last_table(entries: Sequence[_Entry]) -> list[_Entry] | None:
-    """Return what is in the last table of `entries`; None: they do not end with one."""
+    """Return the contents of the last table of `entries`; None: they do not end with one."""
     for key, value in reversed(entries):
         if isinstance(value, AoT):
             return _last_body(value[-1])
@@ -135,7 +135,7 @@ def _body_of_last_table(entries: Sequence[_Entry]) -> list[_Entry] | None:
 
 
 def _body_before(document: tomlkit.TOMLDocument, container: Mapping[str, Any], name: str) -> list[_Entry] | None:
-    """Return what stands before a list of tables; None: that cannot be told."""
+    """Return the entries before a list of tables; None: unknown."""
     body: list[_Entry] = document.body if container is document else container.value.body  # type: ignore[attr-defined]
     names = [None if key is None else key.key for key, _ in body]
     if names.count(name) != 1:
@@ -144,7 +144,7 @@ def _body_before(document: tomlkit.TOMLDocument, container: Mapping[str, Any], n
 
 
 def to_item(value: Any) -> Any:
-    """Return a value as TOML has it: on one line, but a list of tables that is long on one line for each."""
+    """Return a value in TOML's form: on one line, but for a long list of tables one line for each."""
     if isinstance(value, Mapping):
         made: InlineTable = tomlkit.inline_table()
         made.update({name: to_item(inner) for name, inner in value.items() if inner is not None})
@@ -160,7 +160,7 @@ def to_item(value: Any) -> Any:
 
 
 def _fitted(old: Array, wanted: Sequence[Any]) -> Array:
-    """Return a list with the lines of `old`, and the comments above them, where it says what that says."""
+    """Return a list with the lines of `old`, and the comments above them, for all elements that are equal."""
     chunks, rest = _lines_of(old)
     made: Array = to_item(wanted)
     if chunks is None:
@@ -177,14 +177,14 @@ def _fitted(old: Array, wanted: Sequence[Any]) -> Array:
         fitted = tomlkit.parse("\n".join(["x = [", *lines, *rest, "]"]))["x"]
     except TOMLKitError:
         return made
-    # Checked by parsing: lines that were put together wrongly must never change a value.
+    # Checked by parsing: wrongly combined lines must never change a value.
     return fitted if isinstance(fitted, Array) and fitted.unwrap() == list(wanted) else made
 
 
 def _lines_of(array: Array) -> tuple[list[list[str]] | None, list[str]]:
-    """Return the lines of each element, comments above it among them, and what stands below the last.
+    """Return the lines of each element, with the comments above it, and the lines below the last.
 
-    None in place of lines: the elements do not stand on a line each.
+    None in place of lines: the elements are not on a line each.
     """
     first, *lines = array.as_string().splitlines()
     if first.strip() != "[" or not lines or lines[-1].strip() != "]":
@@ -200,7 +200,7 @@ def _lines_of(array: Array) -> tuple[list[list[str]] | None, list[str]]:
         if not body.rstrip().endswith(","):
             above[-1] = f"{body.rstrip()},{' #' if hash_ else ''}{comment}"
         try:
-            # Each line must be one whole element by itself, or lines cannot be exchanged.
+            # Each line must be one whole element, or lines cannot be exchanged.
             if len(tomlkit.parse("\n".join(["x = [", above[-1], "]"]))["x"].unwrap()) != 1:
                 return None, []
         except TOMLKitError:
@@ -222,7 +222,7 @@ _HEADER: Final = re.compile(r"^\s*\[\[?\s*([A-Za-z0-9_.\-]+)\s*\]", re.MULTILINE
 
 
 class TomlConfigurationStore(FileConfigurationStore):
-    """Keeps the broker and what is below it, down to the virtual host nodes, which keep theirs."""
+    """Stores the broker and the objects below it, down to the virtual host nodes, which have stores of their own."""
 
     _document: tomlkit.TOMLDocument
     _next: tomlkit.TOMLDocument
@@ -255,12 +255,12 @@ class TomlConfigurationStore(FileConfigurationStore):
     def _render(
         self, after: Mapping[ObjectId, ObjectRecord], records: Sequence[ObjectRecord], removed: Collection[ObjectId]
     ) -> str:
-        # A copy: the change may not be kept.
+        # A copy: the change may not be stored.
         document = self._next = tomlkit.parse(tomlkit.dumps(self._document))
         for gone in removed:
             _remove(document, gone)
         for record in records:
-            # Computed for each record: the one before may have added the parent of this one.
+            # Computed for each record: an earlier one may have added the parent of this one.
             found = {_id_of(table, parent, category): table for table, parent, category in _objects(document)}
             table = found.get(record.id)
             if table is None:
@@ -274,7 +274,7 @@ class TomlConfigurationStore(FileConfigurationStore):
 
 
 class _UnknownNameError(ValueError):
-    """A name at the top of the file means nothing."""
+    """A name at the top of the file is unknown."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(reason)
@@ -282,7 +282,7 @@ class _UnknownNameError(ValueError):
 
 
 def _line_of(error: Exception, text: str) -> str:
-    """Return the line where a name stands that means nothing."""
+    """Return the line with an unknown name."""
     if not isinstance(error, _UnknownNameError):
         return ""
     found = re.search(rf"^\s*(\[\[?\s*)?[\"']?{re.escape(error.name)}[\"']?\s*[\].=]", text, re.MULTILINE)
@@ -336,7 +336,7 @@ def _id_of(table: Mapping[str, Any], parent: ObjectId | None, category: str) -> 
             ) from None
     if parent is None:
         return ObjectId(uuid5(NAMESPACE_URL, f"pyjms:{category}"))
-    # By the names on the way down: people write no ids, and an object keeps its id as long as its name.
+    # By the names on the way down: users write no ids, and an object keeps its id as long as its name.
     return ObjectId(uuid5(parent, f"{category}/{table.get('name', '')}"))
 
 
@@ -353,7 +353,7 @@ def _to_record(
     kept = _kept(table)
     below = {shape.category for shape in tree.children_of(category)} if category != _TOP else set()
     facts = {name: unwrapped(kept[name]) for name in _FACTS if name in kept}
-    # People may have edited this table, too.
+    # Users may have edited this table, too.
     wrong = [name for name, value in facts.items() if not isinstance(value, _FACTS[name])]
     if wrong or not isinstance(kept.get("stopped", False), bool):
         raise TypeError(
@@ -371,7 +371,7 @@ def _to_record(
 
 
 def _places(file: str, text: str) -> Callable[[str], str]:
-    """Return what tells, for the first, second, … object of a category, the line where it begins."""
+    """Return a function that gives, for the first, second, … object of a category, the line where it begins."""
     lines: dict[str, list[int]] = {}
     for header in _HEADER.finditer(text):
         category = header[1].rpartition(".")[2]
@@ -405,16 +405,16 @@ def _add(
 
 
 def _alter(table: MutableMapping[str, Any], record: ObjectRecord, *, found: bool) -> None:
-    """Make a table say what the record says, and leave alone what it says already."""
+    """Set the values of the record in a table, and leave equal ones alone."""
     below = {shape.category for shape in tree.children_of(record.category)} if record.category != _TOP else set()
     wanted = {name: value for name, value in record.attributes.items() if value is not None and name not in below}
-    # The only type of its category, which nobody writes.
+    # The only type of its category, which users leave out.
     if wanted.get("type") == "":
         del wanted["type"]
     kept: dict[str, Any] = {name: value for name in _FACTS if (value := getattr(record, name))}
     if record.is_stopped:
         kept["stopped"] = True
-    # An object that people wrote gets no id: its name is enough, and the file stays theirs.
+    # An object that a user wrote gets no id: its name is enough, and the file stays the user's.
     if not found or "id" in table.get(_KEPT, {}):
         kept = {"id": str(record.id), **kept}
     if kept:

@@ -1,4 +1,4 @@
-"""Writes changes of the tree through to its store; and the store that keeps nothing beyond the process."""
+"""Writes changes of the tree to its store; and the store that keeps nothing beyond the process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class StoreWriter(ConfigurationChangeListener):
-    """Keeps what is below one managing object in its store. What it raises undoes the change."""
+    """Stores the objects below one managing object. An error of it undoes the change."""
 
     def __init__(self, manager: ManagedObject, store: ConfigurationStore, secrets: SecretBox | None) -> None:
-        """`secrets`: encrypts secure attributes; None: the store is not kept, so they stay as they are."""
+        """`secrets`: encrypts secure attributes; None: the store is not persistent, so they are not encrypted."""
         self._manager = manager
         self._store = store
         self._secrets = secrets
@@ -40,29 +40,29 @@ class StoreWriter(ConfigurationChangeListener):
         self._store.update([], [*(each.id for each in _kept(child)), *(record.id for record in _waiting(child))])
 
     def put(self, record: ObjectRecord) -> None:
-        """Keep the record of an object that has no secrets."""
+        """Store the record of an object that has no secrets."""
         self._store.update([record])
 
     def drop(self, gone: ObjectId) -> None:
-        """Forget a record."""
+        """Remove a record."""
         self._store.update([], [gone])
 
     def revealed(self, record: ObjectRecord) -> ObjectRecord:
-        """Return a record as the model has it: secrets in clear. Raises `SecretError`.
+        """Return a record in the model's form: secrets in clear. Raises `SecretError`.
 
-        A secret that a person wrote into the file in clear is taken as it is, and encrypted when the object next changes.
+        A secret that a user wrote into the file in clear is accepted, and encrypted when the object next changes.
         """
         return record if self._secrets is None else reveal(record, self._secrets)
 
     def _sealed_in_place(self, managed: ManagedObject) -> ObjectRecord:
-        """Return the record of an object as it is kept: secrets encrypted, the top without a parent."""
+        """Return the record of an object in the store's form: secrets encrypted, the top without a parent."""
         record = _sealed(managed.snapshot.record, type(managed), self._secrets)
-        # The id of the manager is the business of the store above: a node can be moved with its file.
+        # The id of the manager belongs to the store above: a node can be moved with its file.
         return replace(record, parent=None) if managed.parent is self._manager else record
 
 
 def _kind_of(record: ObjectRecord) -> type[ManagedObject] | None:
-    """Return what a record is of; None: it is not installed, or not told before its variables are replaced."""
+    """Return the class of a record's object; None: it is not installed, or unknown before variables are replaced."""
     try:
         return tree.class_of(record.category, record.attributes.get("type"))[1]
     except UnknownCategoryError:
@@ -70,7 +70,7 @@ def _kind_of(record: ObjectRecord) -> type[ManagedObject] | None:
 
 
 def _sealed(record: ObjectRecord, kind: type[ManagedObject] | None, secrets: SecretBox | None) -> ObjectRecord:
-    # An object whose type is not installed stays as it is: it is not known which of its attributes are secret.
+    # An object whose type is not installed stays unchanged: it is unknown which of its attributes are secret.
     if secrets is None or kind is None:
         return record
     known = declarations(kind.attributes_class)
@@ -95,7 +95,7 @@ def reveal(record: ObjectRecord, secrets: SecretBox) -> ObjectRecord:
 
 
 def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:
-    """Yield what the same store keeps of an object and all below it."""
+    """Yield the object and all below it that are in the same store."""
     yield managed
     if not tree.shape_of(managed.category).manages_children:
         for each in managed.children():
@@ -104,14 +104,14 @@ def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:
 
 
 def _waiting(managed: ManagedObject) -> Iterator[ObjectRecord]:
-    """Yield the records that the same store keeps below an object and those below it, and that no object stands for."""
+    """Yield the records that the same store has below an object and its descendants, without an object yet."""
     for each in _kept(managed):
         if not tree.shape_of(each.category).manages_children:
             yield from each.kept_below()
 
 
 def _context(record: ObjectRecord, name: str) -> str:
-    # Bound to object and attribute: a ciphertext that is copied to another place in the file cannot be decrypted there.
+    # Bound to object and attribute: a ciphertext copied to another place in the file cannot be decrypted there.
     return f"{record.id}/{name}"
 
 
@@ -121,7 +121,7 @@ def _is_open_secret(value: object) -> bool:
 
 
 class MemoryConfigurationStore(ConfigurationStore):
-    """Keeps records as long as it lives itself, so that a test can open it again."""
+    """Keeps records as long as it exists, so that a test can open it again."""
 
     is_lasting = False
 
