@@ -54,7 +54,7 @@ _STOPPING_S: Final = 60.0
 """The time for which a connection waits until the broker of that name has stopped: a commit may be waiting for a server."""
 _LOOK_S: Final = 0.1
 """The interval at which a waiting thread checks by itself: of several waiting threads, a signal wakes one."""
-_PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
+_PROGRESS_MS: Final = 1000  # a start shorter than this is not logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class EmbeddedBroker:
                 return self._open_all()
             # Other errors are final: waiting does not repair a wrong schema or a damaged file.
             except (UnavailableStoreError, LostStoreError) as error:
-                has_opened = has_opened or self._journal is not None  # else the URL may be wrong
+                has_opened = has_opened or self._journal is not None  # otherwise the URL may be wrong
                 stands_by = store is not None and store.stand_by is StandBy.WAIT and has_opened
                 if not stands_by and self.clock.monotonic_ms() >= until_ms:
                     raise
@@ -386,14 +386,14 @@ class EmbeddedBroker:
                 lose(error)
             self._scheduled_tasks.stop()
             if self.stories is not None:
-                self.stories.close()  # before the host lets go of its messages, which is no end of theirs
+                self.stories.close()  # before the host drops its messages, which does not end their lives
             storage = self.virtual_host.storage
             if storage is not None:
                 # Clients' threads may be writing still; the journal must not close under them.
                 storage.end()
                 is_certain = self._lost is None and storage.in_doubt_writes.settle()
             self.virtual_host.close()
-        finally:  # nobody comes again to let go of the store
+        finally:  # no later call would release the store
             if is_first and self._journal is not None:
                 # Messages held in doubt are delivered again, and need the marks for the redelivered flag.
                 self._journal.close(clean=is_certain)
@@ -403,7 +403,7 @@ class EmbeddedBroker:
         with self._lock:
             self._lost = error
             if not self._has_started:
-                return  # who starts it is told
+                return  # the starting thread is told
         _log.error("PYJMS-BROKER-3 broker %s has lost its store and stops: %s", self.name, error.reason)
         # On a thread of its own: the detecting thread may hold the right to write, for which the end would wait.
         Thread(target=self._leave, args=(error,), name=f"pyjms stopping {self.name}", daemon=True).start()
@@ -625,7 +625,7 @@ def _after_fork_in_child() -> None:
     global _lock, _running
     # Remembered, so that a child that names one of them gets the reason, and not an empty broker.
     _inherited.update(_running)
-    _lock, _running = Lock(), {}  # another thread may have held the lock, and been left behind
+    _lock, _running = Lock(), {}  # a thread that is not in the child may have held the lock
 
 
 if hasattr(os, "register_at_fork"):

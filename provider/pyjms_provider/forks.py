@@ -38,10 +38,10 @@ def let_go(descriptor: int) -> None:
     try:
         # Its number goes to another file and is not freed: an object that still has it would close a file opened later.
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # as many are open as may be
+    except OSError:  # the limit of open files is reached
         os.close(descriptor)
         with suppress(OSError):
-            os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # has its number, which is the only free one
+            os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # gets its number, the only free one
         return
     os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)

@@ -25,9 +25,9 @@ __all__ = ["ScheduledTasks"]
 
 _LOOK_MS: Final = 10_000
 """The longest wait, and so the longest delay of a task when the clock is set forward; also the delay after a fault."""
-_PATIENCE_S: Final = 30.0  # so long a step of the clock waits for visits under way, which may wait for a store
+_PATIENCE_S: Final = 30.0  # how long a step of the clock waits for visits in progress, which may wait for a store
 _TRY_S: Final = 0.01
-_SPARE: Final = 64  # visits that were put off, and are not worth tidying
+_SPARE: Final = 64  # so many needless visits are not worth removing
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class ScheduledTasks:
             if planned_ms is None or planned_ms > at_ms:
                 self._plan(key, at_ms)
                 is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
-            if self._thread is None:  # or the system had none to give when the visit was planned
+            if self._thread is None:  # or it could not be started when the visit was planned
                 refused = self._start()
         # Without the lock, and only if the thread would wake too late otherwise: each message with a time comes here.
         if is_next:
@@ -123,7 +123,7 @@ class ScheduledTasks:
         if thread is not None and thread is not current_thread():
             thread.join()
         with self._visiting:
-            pass  # a step of the clock may have visits under way, on a thread of its own
+            pass  # wait for the visits of a step of the clock, on another thread
 
     def forget(self) -> None:
         """Stop all visits, in a forked child, which has no other thread and where locks may be held for ever."""
@@ -184,7 +184,7 @@ class ScheduledTasks:
             while self._visits and (is_everybody or self._visits[0][0] <= now_ms):
                 at_ms, _, key = heappop(self._visits)
                 if self._planned.get(key) != at_ms:
-                    continue  # it was asked to come earlier
+                    continue  # an earlier visit was requested
                 # Removed now, as a later request may be about work that this visit does not see.
                 del self._planned[key]
                 if (visited := key()) is not None:
@@ -196,6 +196,6 @@ class ScheduledTasks:
             except Exception:
                 # The top of a thread: one fault must not stop the visits to all others.
                 _log.exception("%s: purging %r failed", self._name, visited)
-                again_ms = now_ms + _LOOK_MS  # what was due is so still
+                again_ms = now_ms + _LOOK_MS  # its work is still due
             if again_ms is not None:
                 self.schedule(visited, again_ms)

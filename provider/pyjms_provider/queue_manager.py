@@ -260,7 +260,7 @@ class QueueManager:
         queue = self._queue(name)
         if name == target:
             raise DestinationError(f"messages of {name!r} cannot be moved to {target!r}: it is the same queue")
-        self._host.queue(target)  # it is there afterwards, also if there was nothing to move
+        self._host.queue(target)  # it exists afterwards, even if there was nothing to move
         moved = 0
         for entry, envelope in self._matching(queue, selector):
             if moved == most or not go_on(moved):
@@ -320,7 +320,7 @@ class QueueManager:
             # A subscription of that name may read another topic by now: the letter is none of its messages.
             return found if found is not None and found.terms.topic == address else None
         if address.kind is AddressKind.TOPIC or address.temporary:
-            return None  # whom it was for has gone; the topic's other subscribers have had it
+            return None  # its subscription has ended; the topic's other subscribers have had it
         return self._host.queue(address.name)
 
     def _relocate(
@@ -328,7 +328,7 @@ class QueueManager:
     ) -> bool:
         # A move keeps a message's delivery time; a replay delivers it now.
         deliver_at_ms = entry.reference.deliver_at_ms if cause is Happening.MOVED else 0
-        return self._host.mover.move(entry, envelope, target, cause, deliver_at_ms)  # False: somebody got it meanwhile
+        return self._host.mover.move(entry, envelope, target, cause, deliver_at_ms)  # False: it was delivered meanwhile
 
     def _queue(self, name: str) -> Queue:
         queue = self._host.find_queue(name)

@@ -65,7 +65,7 @@ class Call(Generic[_Result]):
             return
         try:
             result = self._context.run(self._function)
-        except Exception as error:  # whatever it raised is raised by who awaits it
+        except Exception as error:  # the awaiting task raises the call's error
             self._tell(partial(self._fail, error))
             return
         # Set before `_end` is taken: a task that is cancelled after that finds the function.
@@ -94,7 +94,7 @@ class Call(Generic[_Result]):
             # without both.
             is_early = self._claim.acquire(blocking=False) or self._end.acquire(blocking=False)
             if not is_early and self._leftover is not None:
-                self._post(self._leftover)  # here, so that it is done before whatever the task calls next
+                self._post(self._leftover)  # here, so that it is done before the task's next call
             raise
 
     def _succeed(self, result: _Result) -> None:
@@ -102,7 +102,7 @@ class Call(Generic[_Result]):
             self.future.set_result(result)
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, StopIteration):  # which no future takes
+        if isinstance(error, StopIteration):  # no future accepts it
             error = RuntimeError(f"a call raised {error!r}")
         if not self.future.done():
             self.future.set_exception(error)
@@ -141,7 +141,7 @@ class SessionThread:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         with mapped_errors:
             start_thread(name, partial(_do_all, self._work))
-        finalize(self, self._work.put, None).atexit = False  # of a session that nobody has closed
+        finalize(self, self._work.put, None).atexit = False  # for a session that was never closed
 
     async def call(
         self, function: Callable[[], _Result], *, undo: Callable[[_Result], object] | None = None
@@ -195,7 +195,7 @@ def _do_all(work: SimpleQueue[_Work | None]) -> None:
         except Exception:  # the top of a thread: the calls that follow must not wait for ever
             with suppress(Exception):  # the application's logging
                 _log.exception("an unexpected error on %s", current_thread().name)
-        del piece  # which knows its session: while it is kept, nobody has left that
+        del piece  # it refers to its session, which could not be collected otherwise
 
 
 _LOOK_S: Final = 1.0

@@ -60,7 +60,7 @@ class MessageConsumer(Closing):
         """
         called = None if listener is None else self._called(listener)
         if called is not None:
-            self._session.check_receives_nothing()  # nor has a message on its way to a task, which the listener would get, too
+            self._session.check_receives_nothing()  # nor is a message in transit to a task, which the listener would get, too
         await self._thread.call(lambda: setattr(self._sync, "message_listener", called))
         self._listener = listener
 

@@ -191,7 +191,7 @@ class Session(Closing):
         event loop: the connection's may have ended.
         """
         if self._thread.serves_here:
-            await self._thread.call(self._sync.close)  # which refuses
+            await self._thread.call(self._sync.close)  # which raises the error
         else:
             # The close has a thread of its own: the session's may be in a send that waits for capacity,
             # which the close ends.

@@ -66,7 +66,7 @@ class AwaitedSession(JmsSession):
             raise IllegalStateException("another task waits in a receive of this session: use a session a task")
 
     def acknowledge(self, message: Message) -> None:
-        if _runs_loop_here():  # it would wait for the disk, or for a broker, and come between the session's calls
+        if _runs_loop_here():  # it would wait for the disk, or for a broker, and run between the session's calls
             raise IllegalStateException(
                 "message.acknowledge() would keep the event loop waiting: await session.acknowledge(message)"
             )
@@ -131,7 +131,7 @@ class Receive:
                 self.look()  # of a closed session, which refuses it at once
             message = await self.future
         except asyncio.CancelledError:
-            self._thread.post(self._abandon)  # here, so that it is done before whatever the task calls next
+            self._thread.post(self._abandon)  # here, so that it is done before the task's next call
             raise
         finally:
             if timer is not None:
@@ -153,7 +153,7 @@ class Receive:
             self._has_looked = True
             # The check runs in the context of the task, where a tracer finds the present span.
             message = self._context.run(self._consumer.receive_or_enlist)
-        except Exception as error:  # whatever it is, who awaits the receive is told
+        except Exception as error:  # any error is passed to the task that awaits the receive
             self._fail(error)
             return
         if message is not None:
@@ -186,7 +186,7 @@ class Receive:
         self._wait_no_more()
 
     def _wait_no_more(self) -> None:
-        with suppress(ProviderError):  # who waits no more does not mind being woken
+        with suppress(ProviderError):  # a receive that has ended may still be woken
             self._consumer.end_wait()
 
     def _tell(self, end: Callable[[], None], message: Message | None) -> None:

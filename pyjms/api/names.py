@@ -196,7 +196,7 @@ def _prepare(cls: type) -> None:
 
 def _set_property(cls: type, name: str, getter: Any, setter: Any) -> FieldProperty:
     made = FieldProperty(getter, setter)
-    made.__doc__ = getattr(getter, "__doc__", None)  # else Python 3.11 shows that of the class
+    made.__doc__ = getattr(getter, "__doc__", None)  # otherwise Python 3.11 shows that of the class
     made.__set_name__(cls, name)
     setattr(cls, name, made)
     return made
@@ -405,7 +405,7 @@ class FieldProperty(property):
             if sum(frame.f_locals["self"] is self and frame.f_locals["instance"] is instance for frame in frames) < 2:
                 return None
             error = RecursionError(text)
-        return error.with_traceback(None)  # a thousand calls, one below the other, would hide what it says
+        return error.with_traceback(None)  # a thousand nested calls would hide its text
 
 
 _ACCESSES = (FieldProperty.__get__.__code__, FieldProperty.__set__.__code__)

@@ -138,7 +138,7 @@ class _Judge:
                 yield from self._lost(
                     sent, [life.begun, *later], "its subscription got a later one of the same session"
                 )
-        elif life.is_durable and life.end is None:  # unsubscribing drops what is left
+        elif life.is_durable and life.end is None:  # unsubscribing drops the remaining messages
             yield from self._judge(channel, sent, None, life.begun, "all was consumed at the end")
 
     def _latest(self, life: Life) -> dict[object, tuple[Event, Event]]:
@@ -152,7 +152,7 @@ class _Judge:
             if life.end is not None and not self._facts.precedes(deliveries[0], life.end):
                 continue
             if not life.is_durable and self._facts.broke(life.begun, deliveries[0]):
-                continue  # a connection that mends itself subscribes anew
+                continue  # a connection that reconnects subscribes again
             if stream is not None and (stream not in latest or (latest[stream][0].sn or 0) < (sent.sn or 0)):
                 latest[stream] = sent, deliveries[0]
         return latest
@@ -175,7 +175,7 @@ class _Judge:
         if any(facts.consumed(event)[0] is not Outcome.NEVER for event in deliveries):
             return
         if walk is not None and any(not facts.precedes(event, walk) for event in deliveries):
-            return  # it came later
+            return  # it was delivered later
         is_back = all(facts.surely_back(event, walk) for event in deliveries)
         is_back = is_back and (walk is None or not self._may_wait(sent, deliveries))
         if is_back and (walk is not None or facts.options.complete):
@@ -232,7 +232,7 @@ def lives(facts: Facts) -> Iterator[Life]:
     for sub, subscribes in facts.subscriptions.items():
         made = [event for event in subscribes if event.ok == OK and event.dest is not None]
         if not made or any(note_of(event).keys() & {"selector", "no_local"} for event in subscribes):
-            continue  # what it should have got is not known without every message's properties
+            continue  # its messages are unknown without every message's properties
         first = made[0]
         is_durable = bool(note_of(first).get("durable"))
         ends = [*facts.unsubscribes.get(sub, ()), *(each for each in subscribes if each.dest != first.dest)]
@@ -478,7 +478,7 @@ def _other_consumer(facts: Facts, consumer: str, sent: Event, event: Event) -> E
             return begun
     for other, deliveries in facts.by_consumer.items():
         if other != consumer and other not in facts.subscribes and deliveries[0].dest == event.dest:
-            return deliveries[0]  # it is not known when it came
+            return deliveries[0]  # the time of its delivery is unknown
     return None
 
 
@@ -496,7 +496,7 @@ def check_visibility(facts: Facts) -> Iterator[Finding]:
         ends = facts.ends_of(sent.tx)
         commits = [end for end in ends if end.op == COMMIT]
         if facts.outcome(sent.tx) is Outcome.NEVER:
-            # a local transaction without a commit says enough; of a branch somebody must have said so
+            # a local transaction without a commit is proof enough; a branch needs a recorded end
             said = [end for end in ends if (end.op, end.ok) in _ENDED][:1] if sent.tx.startswith(BRANCH) else ()
             rule, evidence = "rolled-back-visible", [sent, *said, event]
         elif commits and all(facts.precedes(event, commit) for commit in commits):

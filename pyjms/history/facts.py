@@ -285,14 +285,14 @@ class Facts:
         if OK in commits:
             return Outcome.SURE
         if tx.startswith(BRANCH) and any(event.op == ROLLBACK and event.ok == OK for event in ends):
-            return Outcome.NEVER  # a coordinator tries again until it is answered, also after a crash
+            return Outcome.NEVER  # a coordinator tries again until it gets an answer, even after a crash
         # The benefit of the doubt goes to the provider: an unknown outcome may have been either one.
         if UNKNOWN in commits:
             return Outcome.DOUBT
         if commits:
             return Outcome.NEVER
         if any(event.ok != OK for event in ends):
-            return Outcome.DOUBT  # the rollback may not have happened, and the work go on in the next transaction
+            return Outcome.DOUBT  # without the rollback, the work may continue in the next transaction
         return Outcome.NEVER if ends or not tx.startswith(BRANCH) else Outcome.DOUBT
 
     def ends_of(self, tx: str) -> Sequence[Event]:
@@ -341,7 +341,7 @@ class Facts:
             else:
                 yield event
         for tx in transactions:
-            yield from self._ends.get(tx, ())  # a provider may take back at the rollback what the client then recovers
+            yield from self._ends.get(tx, ())  # a provider may release at the rollback what the client then recovers
         for place in (delivery.sess, delivery.conn):
             yield from self._closes.get(place or "", ())
 

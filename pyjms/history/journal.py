@@ -64,7 +64,7 @@ class JournalFile:
     def _write(self, line: object) -> None:
         text = _encode(line) + "\n"
         rest = memoryview((f"\n{text}" if self._is_torn else text).encode("ascii"))
-        self._is_torn = True  # until all of it is written: a line that was cut short must not spoil the next
+        self._is_torn = True  # until all of it is written: a torn line must not spoil the next
         while rest:
             # A write may take only a part, as on a disk that is nearly full.
             rest = rest[os.write(self._descriptor, rest) :]

@@ -322,7 +322,7 @@ class _Session(DelegatingSession):
         self._settle(RECOVER, deliveries, None, lambda: self._inner.recover(inner))
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
-        self.recover(deliveries)  # what was polled through here is in the history, so it has been seen
+        self.recover(deliveries)  # a delivery polled through here is in the history, so it has been seen
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         inner = _inner_of(delivery)
@@ -360,7 +360,7 @@ class _Session(DelegatingSession):
         try:
             for delivery in found:
                 now_ns = self._now()
-                # fetched now: later it may be gone
+                # fetched now: later it may no longer exist
                 shown = Delivery(delivery.envelope, delivery.count, delivery.redelivered, None)
                 self._put(Call(BROWSE, scope, began_ns, None, shown), OK, now_ns)
                 seen += 1
@@ -379,7 +379,7 @@ class _Session(DelegatingSession):
     def close(self) -> None:
         self._connection.noted(Call(CLOSE, self.scope, self._now(), None, None), self._inner.close)
 
-    # Distributed transactions: their work belongs to the branch, whoever ends it
+    # Distributed transactions: their work belongs to the branch, even if another session ends it
 
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         self._inner.xa_start(xid, join=join, resume=resume)
@@ -393,7 +393,7 @@ class _Session(DelegatingSession):
         try:
             self._inner.xa_end(xid, suspend=suspend, fail=fail)
         finally:
-            if self._tx == branch_name(xid):  # not if it had been suspended, and the session works in another one
+            if self._tx == branch_name(xid):  # not if it was suspended, and the session works in another one
                 self._tx = None
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
@@ -454,18 +454,18 @@ class _Consumer(DelegatingConsumer):
             return None
         if self._made is None:
             try:
-                envelope = taken.envelope  # fetched now: when it is written down, it may have been given back
+                envelope = taken.envelope  # fetched now: it may be released before it is written
             except Exception:
-                self._taken = None  # what cannot be read is in its queue again
+                self._taken = None  # a message that cannot be read is in its queue again
                 raise
             # The number counts this consumer's deliveries, so that a settlement names its delivery even when a message was delivered
             # several times.
             held = Held(taken, self._scope, self._number + 1)
             made = Delivery(envelope, taken.count, taken.redelivered, held)
             call, now_ns = Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), self._now()
-            self._number, self._made = held.number, made  # before, as who is interrupted in it has mostly noted it
+            self._number, self._made = held.number, made  # before the call: an interrupted one has mostly recorded it
             self._put(call, OK, now_ns)
-        made, self._taken, self._made = self._made, None, None  # no call from here on: nobody else has it
+        made, self._taken, self._made = self._made, None, None  # no call from here on: nothing else refers to it
         return made
 
     def close(self) -> None:

@@ -194,7 +194,7 @@ class BufferedLog(_Log):
         try:
             rows = [row for call in calls for row in rows_of(self._digests, *call)]
             self._files.write(self._files.next_name(), rows)
-        except Exception as error:  # who is recorded goes on, whatever is wrong with what was recorded
+        except Exception as error:  # the recorded client continues after any failure of the recording
             return error
         return None
 
@@ -315,7 +315,7 @@ class SynchronousLog(_Log):
 
     def _change(self, *, is_last: bool) -> bool:
         """Begin the next journal, or none. If that fails, the old one continues and stays, and nothing is lost."""
-        if is_last and not self._pending:  # else calls of other threads are under way still
+        if is_last and not self._pending:  # otherwise calls of other threads are still in progress
             self._is_open = False
             self._journal = None
             return True
@@ -331,7 +331,7 @@ class SynchronousLog(_Log):
             return True
         try:
             self._files.write(name, rows)
-        except Exception as error:  # who is recorded goes on, whatever is wrong with what was recorded
+        except Exception as error:  # the recorded client continues after any failure of the recording
             if journal is None:
                 self._files.fail(error)
             elif not self._files.is_broken:  # it stays, and is read in place of the file

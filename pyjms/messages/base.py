@@ -125,7 +125,7 @@ class HeaderFields(Message):
     @property
     def jms_correlation_id(self) -> str | None:
         value = self._correlation_id
-        # bytes that are no UTF-8 come from a native client: shown, never an error for who reads the field
+        # bytes that are no UTF-8 are from a native client: shown, never an error for the reader of the field
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
     @jms_correlation_id.setter
@@ -479,7 +479,7 @@ class Properties(HeaderFields):
         # Programs copy all properties of a received message by this method: those of the provider are not copied.
         if type(name) is str and name not in KNOWN_NAMES and is_provider_name(name):
             if self._properties_read_only:
-                self._own_properties()  # which says so
+                self._own_properties()  # which raises the error
             return
         self._set(name, value, store_property)
 
@@ -553,7 +553,7 @@ class JmsMessage(Properties):
         self._body_read_only = False
 
     def acknowledge(self) -> None:
-        if self._context is not None:  # else it was never received: there is nothing to acknowledge
+        if self._context is not None:  # otherwise it was never received, and needs no acknowledgement
             self._context.acknowledge(self)
 
     def clear_body(self) -> None:

@@ -122,7 +122,7 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         self._position = 0
 
     def frozen_body(self) -> bytes:
-        # what is written is only ever added to: of the same length is the same
+        # written data only grows: equal lengths mean equal contents
         if self._buffer is not None and len(self._body) != len(self._buffer):
             self._body = bytes(self._buffer)
         return self._body
@@ -333,7 +333,7 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         self._taken = -1
 
     def frozen_body(self) -> tuple[Stored, ...]:
-        # what is written is only ever added to: of the same length is the same
+        # written data only grows: equal lengths mean equal contents
         if self._fields is not None and len(self._body) != len(self._fields):
             self._body = tuple(self._fields)
         return self._body

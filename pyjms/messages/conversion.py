@@ -106,7 +106,7 @@ class JavaType(Generic[T]):
             convert = parse if row.written == "String" and parse is not None else construct
             if name == "String":
                 # Whole numbers have one text in Java and Python; `int.__repr__` is that of the plain
-                # number, whatever the class.
+                # number, for any class.
                 convert = _AS_TEXT.get(row.written, int.__repr__)  # type: ignore[assignment]
             self._converters.update(dict.fromkeys(_STORED_AS[row.written], convert))
 
@@ -146,7 +146,7 @@ def _integral(kind: type[T], name: str, bits: int) -> JavaType[T]:
     def parse(text: str) -> T:
         return construct(kind, parse_integral(text, bits, name))  # type: ignore[type-var]
 
-    # what is stored is in range already, and the table only widens: no second check
+    # stored values are in range, and the table only widens: no second check
     return JavaType(name, lambda value: construct(kind, value), parse, NumberFormatException)  # type: ignore[type-var]
 
 

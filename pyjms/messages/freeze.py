@@ -100,7 +100,7 @@ def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
     message._type = envelope.jms_type
     message._delivery_count = delivery.count
     properties = envelope.properties  # never written: copied first
-    if DELIVERY_COUNT in properties:  # said by the sender: the delivery says what is true
+    if DELIVERY_COUNT in properties:  # the sender's value: that of the delivery is the true one
         properties = {name: value for name, value in properties.items() if name != DELIVERY_COUNT}
     message._properties = properties  # type: ignore[assignment]
     message._properties_read_only = True
@@ -220,7 +220,7 @@ def carrying(message: Message, added: Mapping[str, str]) -> Iterator[None]:
     """
     if not isinstance(message, JmsMessage):
         for name, value in added.items():
-            with suppress(JMSException):  # it is read-only: it goes without
+            with suppress(JMSException):  # it is read-only: it is sent without them
                 message.set_string_property(name, value)
         yield
         return

@@ -98,7 +98,7 @@ def _parse(text: str, kind: str) -> tuple[float, re.Match[str]]:
     if not match:
         raise NumberFormatException(f"{shorten(text)} is no {kind}")
     if match["nan"]:
-        return math.nan, match  # of which Java has one
+        return math.nan, match  # Java has one NaN
     if match["infinity"]:
         value = math.inf
     elif match["decimal"]:

@@ -198,7 +198,7 @@ class TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose opera
 
     def load_bytearray8(self) -> None:
         (length,) = unpack("<Q", self.read(8))
-        data = self.read(length)  # at most what is there; the original makes room for what is claimed
+        data = self.read(length)  # at most the existing bytes; the original allocates the claimed length
         if len(data) < length:
             raise MessageFormatException("the object is cut off")
         self.append(bytearray(data))
@@ -307,7 +307,7 @@ def _date(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
     if not _are(args, bytes) or len(args[0]) != 4:
         _refuse(kind)
     year, year_low, month, day = args[0]
-    return kind(year << 8 | year_low, month, day)  # which checks all of them, as unpickling does not
+    return kind(year << 8 | year_low, month, day)  # the call checks all of them, as unpickling does not
 
 
 def _time(kind: Any, args: tuple[Any, ...], _: HashBudget) -> Any:
@@ -454,7 +454,7 @@ PLAIN_CLASSES: Final[Mapping[tuple[str, str], Build]] = {
 
 def plain_class(module: str, name: str) -> tuple[type, Build] | None:
     """Return the class and the function that makes its values; None for a class that needs trust."""
-    if module == "pathlib._local":  # where Python 3.13 has what others find in pathlib
+    if module == "pathlib._local":  # the place of these classes in Python 3.13
         module = "pathlib"
     build = PLAIN_CLASSES.get((module, name))
     return None if build is None else (getattr(import_module(module), name), build)
@@ -590,7 +590,7 @@ def _cost(value: object) -> int:
     """Return the cost of hashing `value` and comparing it once; 1 is about the cost of a small value."""
     if type(value) is int:
         size = value.bit_length() >> 10
-        return 1 + size + min(size, _WHOLE_MAX >> 10) ** 2  # to compare it, a Decimal makes one of it
+        return 1 + size + min(size, _WHOLE_MAX >> 10) ** 2  # a Decimal converts it for a comparison
     if type(value) is str or type(value) is bytes:
         return 1 + (len(value) >> 8)
     return 1

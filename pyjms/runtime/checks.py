@@ -81,7 +81,7 @@ def _checked(function: Callable[[Any], Any], name: str, argument: str, awaits: b
             )
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError, NameError):  # built in, or with annotations that name what is not there
+    except (TypeError, ValueError, NameError):  # built in, or with annotations of unknown names
         return function
     try:
         signature.bind(None)

@@ -160,7 +160,7 @@ class JmsConnection(Connection):
                 raise IllegalStateException("set client_id right after creating the connection, before using it")
             if not isinstance(client_id, str) or not client_id:
                 raise InvalidClientIDException(f"{client_id!r} is no client id: use a non-empty string")
-            self._client_id = client_id  # so that nobody else sets one meanwhile
+            self._client_id = client_id  # so that no other thread sets one meanwhile
         # The lock is released, as the provider may wait for its broker.
         try:
             with mapped_errors:
@@ -213,7 +213,7 @@ class JmsConnection(Connection):
         try:
             session = kind(self, mode, provider_session)
         except Exception:
-            with suppress(ProviderError):  # why nobody has it says more
+            with suppress(ProviderError):  # the original error says more
                 provider_session.close()
             raise
         # The session is in the list before it begins to deliver: a stop between the two finds it.
@@ -267,7 +267,7 @@ class JmsConnection(Connection):
                 self._take_in(consumer, self._consumers)
                 consumer.begin_delivery()
             except Exception:
-                with suppress(JMSException):  # why nobody has it says more
+                with suppress(JMSException):  # the original error says more
                     consumer.shut_down()
                 raise
         return consumer
@@ -298,7 +298,7 @@ class JmsConnection(Connection):
         except JMSException:
             if not was_started:
                 with suppress(IllegalStateException):  # closed meanwhile
-                    self._halt()  # a call that fails has had no effect, also on sessions that were made meanwhile
+                    self._halt()  # a call that fails must have no effect, even on sessions made meanwhile
             raise
         for session in sessions:
             session.begin_delivery()
@@ -418,7 +418,7 @@ class JmsConnection(Connection):
 
     def poison(self) -> None:
         """Give up the provider's connection: a signal has interrupted a call of it half way (decision 0230). Takes no lock."""
-        provider: ProviderConnection | None = getattr(self, "_provider", None)  # none yet while it is made
+        provider: ProviderConnection | None = getattr(self, "_provider", None)  # none before it is connected
         if provider is None or self.lost is not None or provider.abort():
             return
         self.lost = error = ConnectionLostError(REASON)
@@ -579,7 +579,8 @@ def note_start(connection: Listening) -> None:
 
 @cache
 def _be_called() -> None:
-    atexit.register(_warn)  # later than an embedded broker, and so called earlier: that one's end is the connection's
+    # Registered later than an embedded broker, and so called earlier: the broker's end closes the connection.
+    atexit.register(_warn)
 
 
 def _warn() -> None:

@@ -198,7 +198,7 @@ class JmsMessageConsumer(MessageConsumer):
                 if message is not None:
                     return message
                 if until_ms is not None and session.clock.monotonic_ms() >= until_ms:
-                    return None  # who is woken in vain all the time would never see that its time is over
+                    return None  # a receive that is woken all the time without a message must see that its time is over
             return None
         finally:
             # A receive in a signal's handler may run within the wait of another call, which gets its wake-up back.
@@ -224,7 +224,7 @@ class JmsMessageConsumer(MessageConsumer):
         """End the wake-ups by the provider, and the calling thread's registration as the receiver."""
         gate = self._session.gate
         try:
-            if gate.receiver in (None, get_ident()):  # else another thread waits, who has its own interest
+            if gate.receiver in (None, get_ident()):  # otherwise another thread waits, with interest of its own
                 self.provider.set_interested(False)
         finally:
             with gate.lock:

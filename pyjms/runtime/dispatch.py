@@ -129,7 +129,7 @@ class Dispatcher:
         # the checks and the change.
         with session.gate.lock:
             if callback is not None:
-                if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
+                if consumer.is_closed:  # by another thread meanwhile: nothing would end the thread
                     raise IllegalStateException("the consumer is closed")
                 is_late = self._check_may_listen(consumer)
             if self._worker is None and callback is not None:
@@ -276,7 +276,7 @@ class Dispatcher:
                 self._refused.append((self._ask_again(consumer), error))
                 continue
             except Exception:
-                ready[consumer] = None  # at the back: whatever it raises must not keep the others from theirs
+                ready[consumer] = None  # at the back: its error must not keep the others from their messages
                 raise
             # It may have more messages, so it stays in turn, behind the others.
             if delivery is not None:
@@ -332,7 +332,7 @@ class Dispatcher:
             rest = self._rest(consumer)
             with suppress(ProviderError):
                 session.give_back(error.unread)
-            if rest is not None:  # only then, as with all that the log is told: it may raise
+            if rest is not None:  # only then, as any logging may raise
                 rest.tell("a message could not be read for its listener, so it will come again", error)
             return False
         except ProviderError as error:
@@ -341,7 +341,7 @@ class Dispatcher:
             if rest is not None:
                 rest.tell("a delivery could not be settled after its listener ran, so it will come again", error)
             return False
-        except Exception as error:  # the provider's fault, or ours: the messages that follow must not wait for it
+        except Exception as error:  # the provider's fault, or ours: it must not hold up later messages
             self._rest(consumer)
             self._give_back(delivery)
             self._tell(error)
@@ -388,7 +388,7 @@ class Dispatcher:
             return None
         except ProviderError as error:
             raise _UnreadError(error.reason, (delivery,)) from error
-        except Exception as error:  # it will hardly be better the next time, so attempts are counted
+        except Exception as error:  # the next attempt will hardly succeed, so attempts are counted
             try:
                 self._give_back_failed(delivery, f"the message could not be read: {reason_of(error)}")
             except ProviderError as failure:
@@ -446,7 +446,7 @@ class Dispatcher:
         )
 
     def _redeliver(self, delivery: Delivery, reason: str) -> None:
-        if self._session.unacked.take_one(delivery):  # else it was recovered by the listener itself
+        if self._session.unacked.take_one(delivery):  # otherwise the listener itself has recovered it
             self._give_back_failed(delivery, reason)
 
     def _give_back_failed(self, delivery: Delivery, reason: str) -> None:

@@ -61,7 +61,7 @@ class ErrorCollector:
 
 def close_made(made: Closeable) -> None:
     """Close a connection, session, consumer, producer or browser that the program does not get."""
-    with suppress(JMSException):  # the interrupt is what the program hears of
+    with suppress(JMSException):  # the program gets the interrupt
         made.close()
 
 

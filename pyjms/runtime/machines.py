@@ -120,7 +120,7 @@ class UnackedMessages:
         """Take out `delivery`; return False if it is not there: it was recovered or acknowledged meanwhile."""
         # The search begins at the end, as the delivery is nearly always the latest, and goes by
         # identity, as equality compares bodies.
-        unsettled = self.unsettled  # asked for once: `take` on another thread puts an empty list in its place
+        unsettled = self.unsettled  # read once: `take` on another thread replaces it with an empty list
         for index in range(len(unsettled) - 1, -1, -1):
             if unsettled[index] is delivery:
                 del unsettled[index]

@@ -116,7 +116,7 @@ class _Replies(Generic[_Temporary]):
         if self._is_stale:
             # The consumer is closed first, as a destination with consumers cannot be deleted (§5.3).
             self._consumer.close()
-            with suppress(JMSException):  # then it goes with its connection
+            with suppress(JMSException):  # then it ends with its connection
                 self._destination.delete()
             self._destination = self._make()
             self._consumer = self._consume(self._destination)

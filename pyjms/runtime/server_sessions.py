@@ -138,7 +138,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
                 if not self._is_told:
                     self._is_told = True
                     self._connection.report(error)
-                self._rest.begin()  # the provider, which has woken this consumer, takes it to be at work, and wakes it no more
+                self._rest.begin()  # the provider has woken this consumer, takes it to be at work, and does not wake it again
                 self._worker.until_ms = self._rest.until_ms
             return False
 
@@ -163,7 +163,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
             self._is_told = False
         except ProviderError:
             if not deliveries:
-                raise  # else the next poll says so again, and what came before is not held up
+                raise  # otherwise the next poll raises again, and earlier messages are not held up
         except Exception:
             self._pending_release += deliveries
             raise
@@ -180,7 +180,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
                 loaded_into = session
             else:
                 deliveries = []  # they are back
-            server_session.start()  # also with nothing to run: its pool gets it back no other way
+            server_session.start()  # even with nothing to run: only this returns it to its pool
         except Exception as error:  # application code: the messages must not be lost by its errors
             if self._closed and loaded_into is None:
                 return  # closed while the pool was asked: the messages are back on their destination
@@ -207,8 +207,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
         except ClosedError as error:
             raise to_jms(error) from error
         except ProviderError as error:
-            self._rest.begin()  # before they are there again, which wakes this consumer
-            with suppress(ProviderError):  # they are given back later
+            self._rest.begin()  # before they are released, which wakes this consumer
+            with suppress(ProviderError):  # they are released later
                 self._give_back(deliveries)
             self._rest.tell("messages could not be loaded into a server session, so they will come again", error)
             return False

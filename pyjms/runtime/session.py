@@ -262,7 +262,7 @@ class JmsSession(SettlingSession):
                 if self.settles_at_once:
                     # A settled message is not settled again: its connection may be lost by now, and the error would say that it is redelivered.
                     unsettled = _NOTHING if is_kept else (delivery,)
-                else:  # not before it was read: a close by another thread settles all that a DUPS_OK session has unacknowledged
+                else:  # only after it was read: a close by another thread settles all unacknowledged messages of a DUPS_OK session
                     self.unacked.delivered(delivery)
                     unsettled = self.unacked.due()
                 if unsettled:
@@ -270,7 +270,7 @@ class JmsSession(SettlingSession):
             except ProviderError as error:
                 if delivery is not None and isinstance(error, GoneError):
                     self.unacked.take_one(delivery)
-                    continue  # the provider tells its owner, or it comes again; here the next message is wanted
+                    continue  # the provider reports it, or it is redelivered; the receive takes the next message
                 self._release_unread(delivery, unsettled)
                 if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                     return None  # closed in mid-receive: the message is back on its queue
@@ -325,7 +325,7 @@ class JmsSession(SettlingSession):
         unreturned = consumer.take_unreturned()
         if unreturned is not None:
             self.unacked.release_later((unreturned,))
-        with suppress(ProviderError), self.gate.lock:  # what cannot be read is in its queue again
+        with suppress(ProviderError), self.gate.lock:  # a message that cannot be read is in its queue again
             unreturned = consumer.provider.take_unreturned()
             if unreturned is not None:
                 self.unacked.release_later((unreturned,))
@@ -471,7 +471,7 @@ class JmsSession(SettlingSession):
                 consumer.mark_closed()
             self._dispatcher.drop_listeners()
             self._message_listener = None
-        self._dispatcher.end()  # now, as no listener can be set any more, which would begin the thread anew
+        self._dispatcher.end()  # now, as no listener can be set any more, which would start the thread again
         # The warnings follow without the gate's lock: a log handler of the application may block.
         for consumer in consumers:
             consumer.warn_unreturned()
@@ -491,7 +491,7 @@ class JmsSession(SettlingSession):
             self._state = next_state(self._state, Event.CLOSE, "session")
             self.gate.set_open(False)
         try:
-            with suppress(ProviderError):  # what waits there waits for its own time, and all is closed all the same
+            with suppress(ProviderError):  # calls that wait there end by their own time-outs, and the close continues
                 self.provider_session.end_waits()
         # The threads that wait here see the closed gate only when they are woken, even if the provider has raised.
         finally:

@@ -116,7 +116,7 @@ class SettlingSession(Session):
         if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
             raise IllegalStateException("a transacted session recovers by rollback()")
         self._check_thread("recover")
-        if not self.settles_by_itself:  # else it may be settled already, and would not come again
+        if not self.settles_by_itself:  # otherwise it may be settled already, and would not be redelivered
             self.release_unreturned_later()
         unacked = self.unacked
         deliveries, pending = unacked.take(), unacked.take_pending_release()
@@ -203,11 +203,11 @@ class SettlingSession(Session):
             # The received messages are redelivered, if not by this call, by the next end of a transaction.
             unacked.committing = (*unacked.committing, *unsettled)
             self._tell_rolled_back(error)
-        except Exception:  # whether it is committed the client does not know, and may end the transaction once more
+        except Exception:  # the outcome is unknown to the client, which may end the transaction once more
             unacked.requeue(unsettled)
             raise
         unacked.committing = ()
-        if unacked.pending_release:  # what no client has seen, of a consumer that was closed
+        if unacked.pending_release:  # messages of a closed consumer that no client has seen
             with suppress(ProviderError):
                 self.give_back(())
 
@@ -241,7 +241,7 @@ class SettlingSession(Session):
             try:
                 self.provider_session.rollback()
             except ProviderError:
-                self.unacked.keep_all(deliveries)  # they belong to the transaction still
+                self.unacked.keep_all(deliveries)  # they still belong to the transaction
                 raise
             self._give_back_received(deliveries)
 

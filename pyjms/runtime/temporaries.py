@@ -73,7 +73,7 @@ class Temporaries:
                 self._dropped.append(address)  # its consumer lives on without the object: later
             except DestinationError:
                 continue  # deleted by the application
-            except ProviderError as error:  # there is no connection for the moment, say: later
+            except ProviderError as error:  # for example without a connection for the moment: later
                 self._dropped.append(address)
                 _log.debug("%s was dropped, and is deleted later: %s", address, error)
                 return

@@ -24,9 +24,9 @@ _log = logging.getLogger("pyjms.runtime")
 
 _BACK_OFF: Final = BackOff(first_ms=100, most_ms=1000, jitter=0.0)
 
-_SILENCE_MS: Final = 60_000  # so long the same is not said again
+_SILENCE_MS: Final = 60_000  # the same problem is not logged again for this time
 
-_DIFFERENT: Final = 8  # so many problems are remembered
+_DIFFERENT: Final = 8  # the most problems remembered
 
 
 class Rest:
@@ -185,7 +185,7 @@ class DeliveryGate:
                     self._waiting.add(signal)
                 deferred.wait(_wait_for, signal, None)
         finally:
-            self._waiting.discard(signal)  # one call, and without the lock, for which an interrupted thread would wait
+            self._waiting.discard(signal)  # without the lock, for which an interrupted thread would wait
 
     def _tell_change(self) -> None:
         """Wake the waiting threads to check again. The lock is held."""
@@ -315,7 +315,7 @@ class WorkThread:
                     if not self._work():
                         break
                     errors = 0
-                except Exception as error:  # the top of a thread: whatever it was, say so and go on
+                except Exception as error:  # the top of a thread: report any error and continue
                     errors += 1
                     _log_at_the_top("an unexpected error on %s", self._thread.name)
                     self._tell(error)
@@ -323,7 +323,7 @@ class WorkThread:
     def _tell(self, error: Exception) -> None:
         try:
             self._on_error(error)
-        except Exception:  # the top of a thread: who cannot be told must not end it either
+        except Exception:  # the top of a thread: a failing report must not end it either
             _log_at_the_top("nobody could be told of an error on %s", self._thread.name)
 
 

@@ -95,7 +95,7 @@ class JmsXAResource(XAResource):
                 self._leave(branch)
 
     def _leave(self, branch: spi_xid.Xid) -> None:
-        if self._session.unacked.pending_release:  # what no client has seen, of a consumer that was closed
+        if self._session.unacked.pending_release:  # messages of a closed consumer that no client has seen
             with suppress(ProviderError):
                 self._session.give_back(())
         if branch == self._working:

@@ -52,7 +52,7 @@ class Signal:
         try:
             self._lock.release()
         except RuntimeError:
-            return  # raised already, and not yet seen
+            return  # it is raised already
         # `ring` is read after the flag is raised: a sleeper sets it before its last look at the
         # flag, so one of the two sees the other.
         ring = self.ring

@@ -127,7 +127,7 @@ class DeferredSignals:
     def choose(self, numbers: tuple[int, ...]) -> None:
         """Defer these signals from now on; restore the handlers of all others. The main thread."""
         for number in numbers:
-            getsignal(number)  # raises for what is no signal, before anything has changed
+            getsignal(number)  # raises for a number that is no signal, before anything has changed
         for number in set(self.numbers) - set(numbers):
             found = getsignal(number)
             if isinstance(found, _Handler):
@@ -169,7 +169,7 @@ class DeferredSignals:
     def run_handlers(self, undo: Callable[[], object] | None = None) -> None:
         """Run the deferred handlers, at the end of the outermost call. Raises their exception, after a call of `undo`."""
         is_over = False
-        self.depth += 1  # signals that come meanwhile wait, but while a handler runs
+        self.depth += 1  # signals meanwhile are deferred, except while a handler runs
         try:
             while self.pending:
                 (handler, number, frame), *rest = self.pending

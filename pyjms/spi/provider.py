@@ -467,7 +467,7 @@ class ProviderConsumer(ABC):
         # No wake-up is lost between the two calls: when interest begins and there is work, the
         # provider calls `on_ready`.
         self.set_interested(delivery is None)
-        self._polled = None  # no call from here on, as nobody else has it
+        self._polled = None  # no call from here on, as nothing else refers to it
         return delivery
 
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:

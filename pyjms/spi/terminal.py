@@ -143,7 +143,7 @@ def is_of_writing(error: OSError) -> bool:
 
 def flush_error() -> OSError | None:
     """Write the buffered standard output; return why that fails, or None."""
-    if sys.stdout is None:  # the command was started with it closed: whoever did so wants no result
+    if sys.stdout is None:  # the command was started with it closed: no result is wanted
         return None
     try:
         sys.stdout.flush()

@@ -154,7 +154,7 @@ _JSON: Mapping[type, Callable[[Any], object]] = {
     Short: int,
     int: int,
     Int: int,
-    Long: int.__repr__,  # readers of JSON elsewhere make a double of a number
+    Long: int.__repr__,  # other readers of JSON convert a number to a double
     Float: lambda value: _number_or_text(float_text(value)),
     float: lambda value: _number_or_text(double_text(value)),
     Double: lambda value: _number_or_text(double_text(value)),

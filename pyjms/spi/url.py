@@ -45,7 +45,7 @@ class ProviderUrl:
             raise UrlError(f"{_shown(text)!r} is no provider URL: it lacks SCHEME://; {example}")
         options: dict[str, str] = {}
         try:
-            query = parts.query.replace("+", "%2B")  # which is itself in a URL (RFC 3986), and a blank in forms alone
+            query = parts.query.replace("+", "%2B")  # a + is itself in a URL (RFC 3986), and a blank only in forms
             pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
         except ValueError:  # it shows a value, which may be a secret
             raise UrlError(f"the options of {_shown(text)!r} are not NAME=VALUE pairs joined by '&'") from None

@@ -90,7 +90,7 @@ def plain_words(text: str) -> str:
     """
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
-    text = text.partition(" or instance of ")[0]  # a class of ours, of which the reader knows nothing
+    text = text.partition(" or instance of ")[0]  # one of our classes, unknown to the reader
     for theirs, ours in _WORDS:
         text = text.replace(theirs, ours)
     return text

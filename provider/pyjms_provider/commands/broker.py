@@ -419,7 +419,7 @@ def _serving_nobody(broker: ServedBroker) -> Iterator[str]:
         if provider.state is not State.ACTIVE or tuple(provider.child_names("user")):
             continue
         path = provider.attribute_values().get("path")
-        if path:  # it is of those that keep users in a file
+        if path:  # the provider has a user file
             yield f"{provider.path} has no users, so nobody comes in by it: pyjms broker user add {path} NAME"
 
 

@@ -227,7 +227,7 @@ def _make(file: Path, data: Path, operator: str, password: str, text: str) -> No
         attributes |= {
             "story": "ends",
             "story_directory": "${data}/stories",
-        }  # what leaves unconsumed costs nothing to write down
+        }  # recording unconsumed messages costs nothing
         store = JsonConfigurationStore(host)
         store.open("pyjms broker init")
         try:

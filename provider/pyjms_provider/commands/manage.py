@@ -217,7 +217,7 @@ def list_objects(
         names = _names(below)
         if len(names) < len(described.names):
             page = client.page(category, names, limit, offset, **options)
-        else:  # it names one object, as that of the broker does, which is empty
+        else:  # the address of one object, as the empty one of the broker
             page = {"items": [client.get(category, _whole(described, below), **options)], "total": 1, "offset": 0}
     if as_json:
         put_json(page)
@@ -432,7 +432,7 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
     else:
         shown = [name for name in described.fields if name in items[0]]
         facts = {"name", "type", "names", "id", "category", "desired_state", "error", "life_time"}
-        facts |= set() if described.is_changeable else {"state"}  # what comes by itself is active while it is there
+        facts |= set() if described.is_changeable else {"state"}  # observed objects are active as long as they exist
         measured = [
             name
             for name in shown

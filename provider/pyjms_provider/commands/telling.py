@@ -35,7 +35,7 @@ def errors_told() -> Iterator[None]:
         stop(on_one_line(error.reason))
     except OSError as error:
         if is_of_writing(error):
-            raise  # told where the process ends, for all commands
+            raise  # reported at the end of the process, for all commands
         stop(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         stop("stopped", INTERRUPTED)

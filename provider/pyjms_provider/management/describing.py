@@ -216,7 +216,7 @@ def list_objects(category: str, found: Sequence[Siblings], request: ListRequest)
     items: list[Mapping[str, Any]] = []
     for group, name, *_ in _page(rows, needed, request):
         each = group.find(name)
-        with suppress(UnknownObjectError):  # it has gone meanwhile
+        with suppress(UnknownObjectError):  # it no longer exists
             if each is not None:
                 items.append(describe(each, request.fields, actual=request.actual))
     return ListedPage(items=items, total=len(rows), offset=request.offset)

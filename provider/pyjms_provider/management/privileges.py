@@ -112,7 +112,7 @@ def check_new_privileges(
     principal: Principal, access: AccessPolicy, parent: ManagedObject, category: str, given: Mapping[str, Any]
 ) -> None:
     """Check the privileges of an object that is to be created. Raises `AccessDeniedError`, `InvalidAttributesError`."""
-    is_made_there = category in parent.sources()  # which goes by no class, as the type of a queue may be a variable
+    is_made_there = category in parent.sources()  # without a class, as the type of a queue may be a variable
     type_name = None if is_made_there or given.get("type") is None else str(given["type"])
     _, kind = tree.class_of(category, type_name)
     if _reaches(kind.attributes_class):
@@ -202,7 +202,7 @@ def check_way_back(
     try:
         new = effective(managed.attributes_class, parent, managed.category, actual)
     except InvalidAttributesError:
-        return  # who changes it says what is wrong
+        return  # the change itself reports the error
     lost = _lost(principal, access, managed, new)
     if lost:
         raise LockoutError(f"{managed.path}: {lost}, so that you could not undo it; leave yourself a way, {_FORCE}")

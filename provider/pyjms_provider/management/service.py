@@ -231,7 +231,7 @@ class ManagementService:
             except UnknownObjectError:
                 if self._may_hear_missing(caller, category, names):
                     raise
-            return None  # who makes it hears more
+            return None  # creating it reports more
         except AccessDeniedError as denied:
             try:
                 parent = self._parent(category, names[:-1])
@@ -263,7 +263,7 @@ class ManagementService:
         except UnknownObjectError as error:
             if self._may_hear_missing(caller, category, names):
                 raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
-            return list_objects(category, (), request)  # as below one that they may not see
+            return list_objects(category, (), request)  # as below an object that they may not see
 
     def _list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         source = only_source(self.system.broker, category, names)
@@ -311,7 +311,7 @@ class ManagementService:
     ) -> ManagedObject:
         """Create an object; `names` is the address of its parent. Raises `InvalidAttributesError` and the like."""
         given_name = attributes.get("name")
-        name = given_name if isinstance(given_name, str) else ""  # the model says what is wrong with any other
+        name = given_name if isinstance(given_name, str) else ""  # the model reports any other value
         target = "/".join((category, *names, name))
         # Made before any check: a refused attempt is audited, too.
         facts = {"after": attributes, "secure": _secure(category, attributes.get(_TYPED), attributes)}

@@ -65,7 +65,7 @@ class ObservedObject(ManagedObject):
         # Sessions and consumers stand below a connection, and so not directly below the host.
         while above is not None and above.category != "virtual_host":
             above = above.parent
-        return cast("ManagedHost", above)  # what is observed stands below one
+        return cast("ManagedHost", above)  # observed objects are below one
 
 
 def connect_within(host: ManagedHost, events: ConnectionEvents, protocol: str) -> ProviderConnection:

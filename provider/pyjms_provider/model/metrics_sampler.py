@@ -452,12 +452,12 @@ def _words(kind: AlertKind) -> str:
 _QUEUE_COLUMNS: Final = ("depth", "arrival_rate", "delivery_rate", "departure_rate", "bytes", "consumers")
 _HOST_COLUMNS: Final = (*_QUEUE_COLUMNS, "connections", "messages")
 _WHOLE: Final = ""
-_FADING: Final = 0.98  # of a queue's traffic with each step: what was half an hour ago counts little
+_FADING: Final = 0.98  # each step's factor for a queue's traffic: that of half an hour ago counts little
 _IDLE: Final = 0.01
 _STILL: Final = (0.0, 0.0, 0.0)
 _UNKNOWN: Final = (nan, nan, nan)
 _SAMPLE: Final = 32
-_STAYING: Final = 1.5  # by so much another queue must be busier to take the place of one that has a past
+_STAYING: Final = 1.5  # a queue must be busier by this factor to replace one with a time series
 
 
 class AlertRules(Protocol):
@@ -609,7 +609,7 @@ class MetricsSampler:
         def weight(name: str) -> tuple[float, int, bool]:
             is_known = name in known
             # A queue that has a series is preferred: two queues of equal traffic would
-            # otherwise take turns and lose their past.
+            # otherwise take turns and lose their time series.
             return traffic.get(name, 0.0) * (_STAYING if is_known else 1.0), depths[name], is_known
 
         return set(nlargest(most, depths, key=weight))

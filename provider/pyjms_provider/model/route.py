@@ -113,7 +113,7 @@ class RulesAttributes(RouteAttributes):
     def places(self) -> Iterator[str]:
         yield from super().places()
         if self.rules_file is not None:
-            yield self.rules_file  # which may name any
+            yield self.rules_file  # which may name any destination
 
     def files(self) -> Iterator[str]:
         """Yield the attributes' places, in rules without a file, that name files of the broker's machine."""

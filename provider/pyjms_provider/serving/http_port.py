@@ -134,7 +134,7 @@ class HttpConnection(H11Protocol):
         if refusal is not None:
             config.reports.log(refusal, "%s at %s", address, config.address)
             # Out of the count before the abort, which is finished on a later turn of the loop.
-            self.connections.discard(self)  # uvicorn counts these, and would refuse requests of who came in time
+            self.connections.discard(self)  # uvicorn counts these, and would refuse requests of earlier clients
             transport.abort()
             return
         self._await_request()
@@ -267,13 +267,13 @@ class _Server(uvicorn.Server):
         for each in self._sockets:
             let_go(each.fileno())
         for connection in self.server_state.connections:
-            if not connection.transport.is_closing():  # else the number may be another file's by now
+            if not connection.transport.is_closing():  # otherwise the number may be another file's by now
                 let_go(connection.transport.get_extra_info("socket").fileno())
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Begin to accept connections."""
         try:
-            await super().startup([])  # which would give a handshake of TLS a minute
+            await super().startup([])  # uvicorn itself would allow a TLS handshake a minute
             await self._listen(sockets or [])
         except (Exception, CancelledError) as error:
             # False where `_await_start` has timed out: then no caller waits for the error.
@@ -282,7 +282,7 @@ class _Server(uvicorn.Server):
             raise
         if self.ready.set_running_or_notify_cancel():
             self.ready.set_result(None)
-        else:  # it took too long: nobody knows of this server
+        else:  # it took too long: nothing refers to this server
             self._close_door(sockets)
             self.should_exit = True
 
@@ -365,7 +365,7 @@ class HttpListeningPort:
             self._ended = network.run(self._server.serve(sockets=[listening]))
             self._await_start()
         except Exception:
-            if not self._server.ready.cancelled():  # else the server closes it, as soon as it gets to it
+            if not self._server.ready.cancelled():  # otherwise the server closes it later
                 listening.close()
             raise
         _log.info("PYJMS-HTTP-1 listening: %s", self._address)

@@ -175,7 +175,7 @@ class MessageService:
             raise BadRequestError("a request is a TextMessage with a JSON object")
         if len(body) > _LONGEST:
             raise BadRequestError(f"a request has at most {_LONGEST} characters")
-        text = body.encode("utf-8", "surrogatepass")  # half of a pair is refused where bytes are read that are no UTF-8
+        text = body.encode("utf-8", "surrogatepass")  # half of a pair is refused when the bytes are read as UTF-8
         return MessageRequest(self._management, caller, self._scope, read_json(text)).run()
 
     def _answer(self, caller: Caller, origin: ConnectionId, request: Envelope, answer: dict[str, Any]) -> None:
@@ -351,7 +351,7 @@ class MessageRequest:
         category = self._data.get("category")
         if category is None:
             raise BadRequestError("name the category that it is about")
-        tree.shape_of(category)  # raises for what is none
+        tree.shape_of(category)  # raises for an unknown category
         if not self._is_here(category):
             raise UnknownCategoryError(
                 f"there is no {category} below {'a virtual host' if self._scope else 'the broker'}"

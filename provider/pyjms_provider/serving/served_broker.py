@@ -168,7 +168,7 @@ class ServedBroker:
         """Return the addresses of the broker as URLs, port by port."""
         ports = [
             port for port in self.broker.children("port") if isinstance(port, Port)
-        ]  # not of a kind that is unknown
+        ]  # without ports of an unknown kind
         return [address for port in ports for address in port.addresses]
 
     def objects_in(self, state: State) -> list[ManagedObject]:
@@ -187,7 +187,7 @@ class ServedBroker:
         """End connections, ports, virtual hosts and the network, in this order. May be repeated. Does nothing in a child that was forked."""
         if self._is_parents:
             return
-        with ExitStack() as ends:  # the last of these first; one that fails to end keeps no other one open
+        with ExitStack() as ends:  # in reverse order; one that fails to end does not keep the others open
             ends.callback(self.network.stop)
             ends.callback(self.system.close)
             ends.callback(self._services.close)

@@ -65,7 +65,7 @@ def read(envelope: Envelope, name: str) -> Stored:
 Equalities: TypeAlias = tuple[tuple[str, str | int | float], ...]
 """Identifiers and the values that they must equal, sorted, each identifier once."""
 
-UNKNOWN_KEY: Final = 0x6A6D73  # whatever number: who has it by chance is asked in vain
+UNKNOWN_KEY: Final = 0x6A6D73  # any number: a selector that has it by chance is checked needlessly
 """The key of messages for which all selectors must be checked."""
 
 # From these limits on a float, or a double, equals whole numbers besides its own value.

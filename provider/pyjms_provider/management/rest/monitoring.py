@@ -85,7 +85,7 @@ class SteadySums:
             # The first sample counts all that the queues have counted so far, as the counter of a single queue does.
             if before is None:
                 before = self._sums[key] = _Sum(0, {}, 0.0)
-            if look > before.look:  # else somebody who began later was quicker
+            if look > before.look:  # otherwise a later sample was stored first
                 known = before.counts
                 for name, count in counts.items():
                     if name not in without:
@@ -177,7 +177,7 @@ class Metrics(Collector):
         for declared in _measured(category):
             family = _family(category, declared)
             for each in objects:
-                with suppress(ProviderError):  # it has gone, or does not run
+                with suppress(ProviderError):  # it no longer exists, or does not run
                     _add(family, each.names or (each.name,), declared, getattr(each, declared.name))
             yield family
 
@@ -201,7 +201,7 @@ class Metrics(Collector):
                     _add(family, (*names, name), declared, column.get(name))
                 if (
                     declared.kind is StatisticKind.COUNTER
-                ):  # also where all have series of their own: they may have none later
+                ):  # even if all have series of their own: they may lose them later
                     others = self._sums.sum_of((names, declared.name), look, column, own)
                 else:
                     others = _sum(column) - _sum({name: column[name] for name in own if name in column})

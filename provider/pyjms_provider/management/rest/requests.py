@@ -65,7 +65,7 @@ def read_address(raw_path: bytes) -> Address:
     if len(parts) > 1 and not parts[-1]:
         parts.pop()
     category, *names = parts
-    if shape_of(category).category == ROOT:  # raises for what is no category
+    if shape_of(category).category == ROOT:  # raises for an unknown category
         raise UnknownCategoryError(f"{ROOT} is not managed from here; the broker is the top")
     needed = () if category == "broker" else names_needed(category)
     if len(names) > len(needed) + 1:
@@ -125,7 +125,7 @@ def read_query(request: Request) -> dict[str, str]:
     for name, value in request.query_params.multi_items():
         if name in found:
             raise BadRequestError(f"the option {name[:40]!r} is given twice")
-        if "\ufffd" in value or "\x00" in value:  # what Starlette puts in place of bad UTF-8
+        if "\ufffd" in value or "\x00" in value:  # Starlette's replacement of bad UTF-8
             raise BadRequestError(f"the option {name[:40]!r} is not percent-encoded UTF-8")
         found[name] = value
     return found
