@@ -163,7 +163,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/clients/stomp/physical_connection.py::_run": "the top of the I/O thread: the connection ends by it",
     "provider/pyjms_provider/clients/stomp/physical_connection.py::_take": "a callback's fault must not end the connection of others",
     "provider/pyjms_provider/core/channel.py::_offer": "a receiver that raises is broken (JBM §5.2)",
-    "provider/pyjms_provider/core/journal/in_doubt_writes.py::_is_over": "one doubt's fault must not keep from all others what they hold",
+    "provider/pyjms_provider/core/journal/in_doubt_writes.py::_try_to_end": "one doubt's fault must not keep from all others what they hold",
     "provider/pyjms_provider/housekeeping.py::_visit_due": "the top of a thread: one channel's fault stops no other",
     "provider/pyjms_provider/serving/management_queues.py::_serve_next": "the top of a thread",
     "provider/pyjms_provider/serving/management_queues.py::_serve": "a fault of one request must not keep others from answers",
