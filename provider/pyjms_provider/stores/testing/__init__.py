@@ -1,6 +1,6 @@
-"""The contracts of stores as tests, for authors of stores: the same that the bundled stores pass.
+"""The contracts of stores as tests, for authors of stores. The bundled stores pass the same tests.
 
-A ``conftest.py`` says how a store is opened, and a test module for each contract takes a suite over::
+A ``conftest.py`` defines how a store is opened, and one test module per contract imports a suite::
 
     # conftest.py
     import pytest
@@ -23,8 +23,8 @@ A ``conftest.py`` says how a store is opened, and a test module for each contrac
     # test_my_configuration_store.py
     from pyjms_provider.stores.testing.configuration_suite import *  # noqa: F403
 
-The suites need pytest. They open stores one after the other on the same place, and each test on an empty one, all in one process: what a
-store has to show besides, its author shows by tests of its own (the authors' guide lists it).
+The suites need pytest. They open stores one after the other at the same location, empty at the beginning of each test, all in one
+process. Authors must test further requirements themselves (the authors' guide lists them).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ pytest.register_assert_rewrite(
 
 
 class JournalHome:
-    """One empty place where journals are kept, for one test."""
+    """An empty location for the journals of one test."""
 
     def __init__(self, open_journal: Callable[[str], Journal]) -> None:
-        """`open_journal` opens the journal that is kept there, for the holder of that name; it is not yet recovered."""
+        """`open_journal` opens the journal at this location for a holder of the given name, without `recover`."""
         self._open = open_journal
         self._journals: list[Journal] = []
 
@@ -59,26 +59,26 @@ class JournalHome:
         return journal
 
     def close(self) -> None:
-        """Close what a test has left open."""
+        """Close the journals that a test has left open."""
         for journal in self._journals:
             journal.close(clean=False)
 
 
 class ConfigurationHome:
-    """One empty place where a configuration is kept, for one test."""
+    """An empty location for the configuration of one test."""
 
     def __init__(self, make_store: Callable[[], ConfigurationStore]) -> None:
-        """`make_store` returns a store of what is kept there, which is not open; one that is not lasting: the same each time."""
+        """`make_store` returns an unopened store at this location; if the store is not lasting, the same object each time."""
         self._make = make_store
         self._stores: list[ConfigurationStore] = []
 
     def make(self) -> ConfigurationStore:
-        """Return a store that is not open."""
+        """Return an unopened store."""
         store = self._make()
         self._stores.append(store)
         return store
 
     def close(self) -> None:
-        """Close what a test has left open."""
+        """Close the stores that a test has left open."""
         for store in self._stores:
             store.close()

@@ -16,7 +16,7 @@ from pyjms_provider.stores.testing import ConfigurationHome
 _SPACE = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 _HOLDER = "the suite"
 
-# Texts that some database, encoding or format may not take.
+# Texts that some database, encoding or format may not accept.
 AWKWARD = (
     "Größe ∞ 😀",
     "back\\slash \\u0041",
@@ -29,7 +29,7 @@ AWKWARD = (
 
 
 def record(name: str, category: str, parent: ObjectRecord | None = None, **attributes: Any) -> ObjectRecord:
-    """Return the record of an object; one of the same name and category has the same id."""
+    """Return the record of an object; records of the same name and category have the same id."""
     return ObjectRecord(
         id=ObjectId(uuid5(_SPACE, f"{category}/{name}")),
         category=category,
@@ -58,7 +58,7 @@ def store(configuration_home: ConfigurationHome) -> Iterator[ConfigurationStore]
 
 
 def kept(home: ConfigurationHome, store: ConfigurationStore) -> list[ObjectRecord]:
-    """Close `store`, and return what another one finds in its place."""
+    """Close `store`, and return the records that another one finds at the same location."""
     store.close()
     other = home.make()
     found = list(other.open(_HOLDER))
@@ -67,12 +67,12 @@ def kept(home: ConfigurationHome, store: ConfigurationStore) -> list[ObjectRecor
 
 
 def test_an_empty_store_stays_empty(configuration_home: ConfigurationHome, store: ConfigurationStore) -> None:
-    """One that does not exist is made, and is there the next time."""
+    """A store that does not exist is created, and exists at the next opening."""
     assert kept(configuration_home, store) == []
 
 
 def test_what_was_kept_is_found_again(configuration_home: ConfigurationHome, store: ConfigurationStore) -> None:
-    """All that a record has comes back, parents before their children."""
+    """All fields of records are stored, and parents are returned before their children."""
     store.update([BROKER])
     store.update([PORT, USERS, ADMIN])
     found = kept(configuration_home, store)
@@ -84,7 +84,7 @@ def test_what_was_kept_is_found_again(configuration_home: ConfigurationHome, sto
 
 @pytest.mark.parametrize("text", AWKWARD)
 def test_any_text_may_be_kept(configuration_home: ConfigurationHome, store: ConfigurationStore, text: str) -> None:
-    """As the value of an attribute, in lists and tables, and as the name of who changed it."""
+    """Any text may be the value of an attribute, an item of a list or table, and the name of the user of a change."""
     attributes = {"name": "p", "text": text, "all": [text], "deep": {"of": [{"x": text}]}}
     port = replace(PORT, attributes=attributes, created_by=text, updated_by=text)
     store.update([BROKER, port])
@@ -92,20 +92,20 @@ def test_any_text_may_be_kept(configuration_home: ConfigurationHome, store: Conf
 
 
 def test_values_keep_their_types(configuration_home: ConfigurationHome, store: ConfigurationStore) -> None:
-    """Numbers are no texts, and booleans no numbers."""
+    """Numbers do not become texts, nor booleans numbers."""
     values: dict[str, Any] = {"yes": True, "no": False, "one": 1, "big": 2**53, "part": 0.5, "text": "1", "empty": []}
     store.update([record("shop", "broker", **values)])
     (found,) = kept(configuration_home, store)
-    # By `repr`: to Python 1 == True and 1 == 1.0.
+    # Compared by `repr`, as in Python 1 == True and 1 == 1.0.
     assert {name: repr(found.attributes[name]) for name in values} == {
         name: repr(value) for name, value in values.items()
     }
 
 
 def test_changes_and_removals_are_one_step(configuration_home: ConfigurationHome, store: ConfigurationStore) -> None:
-    """A record takes the place of the one with its id, as a whole; what was removed is gone."""
+    """A record replaces the whole record with its id; removed records are deleted."""
     store.update([BROKER, PORT, USERS, ADMIN])
-    # Fewer attributes than before: what is missing must be gone, not left from the old record.
+    # Fewer attributes than before: the missing ones must be removed with the old record.
     changed = replace(PORT, attributes={"name": "stomp", "port": 5, "new": True}, is_stopped=True, updated_by="them")
     store.update([changed], [USERS.id, ADMIN.id])
     assert kept(configuration_home, store) == [BROKER, changed]
@@ -122,13 +122,13 @@ def test_removing_what_is_not_there_changes_nothing(
 
 
 def test_what_was_found_may_be_changed(configuration_home: ConfigurationHome, store: ConfigurationStore) -> None:
-    """A store goes on from what it has found, also when an object that was removed is made anew."""
+    """Records found at the opening may be changed, and a removed object may be created again."""
     store.update([BROKER, PORT])
     store.close()
     again = configuration_home.make()
     again.open(_HOLDER)
     again.update([USERS], [PORT.id])
-    # A removed id is used again, as ids of some objects are made from their names.
+    # A removed id is used again, as the ids of some objects are derived from their names.
     again.update([PORT])
     assert {each.id: each for each in kept(configuration_home, again)} == {
         each.id: each for each in (BROKER, USERS, PORT)
@@ -138,7 +138,7 @@ def test_what_was_found_may_be_changed(configuration_home: ConfigurationHome, st
 def test_a_held_store_is_refused_with_the_holders_name(
     configuration_home: ConfigurationHome, store: ConfigurationStore
 ) -> None:
-    """Another store object of this process is told who holds it, leaves that one alone, and may have it afterwards."""
+    """Another store object of this process gets an error that names the holder, does not disturb it, and may open the store afterwards."""
     other = configuration_home.make()
     with pytest.raises(HeldStoreError, match=_HOLDER):
         other.open("other")
@@ -152,7 +152,7 @@ def test_a_held_store_is_refused_with_the_holders_name(
 def test_a_store_that_is_not_open_is_not_changed(
     configuration_home: ConfigurationHome, store: ConfigurationStore
 ) -> None:
-    """`close` may be repeated; nothing can be changed afterwards."""
+    """`close` may be repeated; after it nothing can be changed."""
     store.close()
     store.close()
     with pytest.raises(StoreError):
@@ -161,5 +161,5 @@ def test_a_store_that_is_not_open_is_not_changed(
 
 
 def test_it_has_a_name(store: ConfigurationStore) -> None:
-    """`where` names it to operators."""
+    """`where` names the store for operators."""
     assert store.where

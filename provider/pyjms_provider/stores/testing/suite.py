@@ -54,14 +54,14 @@ def world(journal_home: JournalHome) -> Iterator[World]:
 
 
 def test_an_empty_journal_has_nothing_and_was_closed(world: World) -> None:
-    """A new journal is found empty, and nothing was being delivered."""
+    """Recovery of a new journal finds nothing, and a clean end."""
     found = world.found
     assert (found.ids, found.recovery.last_id, found.recovery.was_closed) == ([], 0, True)
     assert [*found.recovery.queues, *found.recovery.branches, *found.recovery.duplicates] == []
 
 
 def test_a_message_is_found_again_with_all_that_its_reference_has(world: World) -> None:
-    """What was written survives, with priority, expiration, time of delivery and reliability."""
+    """Messages are recovered with priority, expiration, delivery time and reliability."""
     sent = world.message(priority=7, expiration_ms=2**62, deliver_at_ms=77).reference
     world.add(world.message(), _with(world, sent))
     found = world.reopen().reference(sent.id)
@@ -74,31 +74,31 @@ def _with(world: World, reference: MessageReference) -> WholeMessage:
 
 
 def test_messages_are_found_in_the_order_in_which_they_were_added(world: World) -> None:
-    """Entries come by reference id, whatever their priorities: not all queues serve by priority."""
+    """Entries are sorted by reference id, independently of priorities: not all queues deliver by priority."""
     for number in range(20):
         world.add(*[world.message(priority=priority) for priority in (4, number % 10, 9, 4)])
         world.add(world.message(world.other, priority=9), world.message(priority=number % 3))
         if number % 5 == 0:
             world.add(world.message(world.queue, world.other))
     ids = world.reopen().ids
-    # Counted, so that a store that loses the shared messages does not pass with a sorted rest.
+    # Counted, so that a store that loses the shared messages does not pass with the rest in order.
     assert len(ids) == 128
     assert [message for message, _ in ids] == sorted(message for message, _ in ids)
 
 
 def test_bodies_are_read_by_id_and_those_that_are_not_there_are_left_out(world: World) -> None:
-    """`read` gives messages back as they were sent."""
+    """`read` returns messages as they were sent, and omits unknown ids."""
     sent = world.add(world.message(text="text with ünicode \0"))
     number = sent.reference.id
     assert world.journal.read([number]) == {number: sent.envelope}
     assert world.journal.read([]) == {}
-    # Before and after: a store may read what it has just written from a cache of its own.
+    # Before and after reopening: a store may have a cache of recent writes.
     world.reopen()
     assert world.journal.read([ReferenceId(999), number]) == {number: sent.envelope}
 
 
 def test_a_pickled_object_comes_back_as_somebody_elses(world: World) -> None:
-    """What was stored is unpickled for trusted classes only (`ObjectBody.local`)."""
+    """Stored objects count as foreign, so only trusted classes are unpickled (`ObjectBody.local`)."""
     sent = world.message()
     sent.envelope.body_kind, sent.envelope.body = BodyKind.OBJECT, ObjectBody(b"pickled", local=True)  # type: ignore[misc]  # not yet shared
     world.add(sent)
@@ -106,14 +106,14 @@ def test_a_pickled_object_comes_back_as_somebody_elses(world: World) -> None:
 
 
 def test_a_large_body_is_kept(world: World) -> None:
-    """A body may have megabytes."""
+    """A body may have several megabytes."""
     sent = world.add(world.message(text="0123456789abcdef" * 2**17))
     world.reopen()
     assert world.bodies(sent.reference.id) == {sent.reference.id: sent.envelope.body}
 
 
 def test_a_removed_message_is_gone(world: World) -> None:
-    """After its removal was written a message is not found, nor read."""
+    """A message whose removal was written is neither recovered nor read."""
     first, second = world.message(), world.message()
     world.add(first, second)
     world.remove((world.queue, first.reference))
@@ -133,7 +133,7 @@ def test_removing_again_or_from_another_queue_changes_nothing(world: World) -> N
 
 
 def test_a_message_of_several_queues_goes_with_the_last_of_them(world: World) -> None:
-    """One copy is kept, counted by its entries; its reference is one object, and says that it is shared."""
+    """A message in several queues is stored once, until its last entry is removed; it has one reference, which is marked as shared."""
     sent = world.add(world.message(world.queue, world.other))
     number = sent.reference.id
     found = world.reopen()
@@ -151,7 +151,7 @@ def test_a_message_of_several_queues_goes_with_the_last_of_them(world: World) ->
 
 
 def test_both_queues_of_a_message_may_be_removed_at_once(world: World) -> None:
-    """The last entry is the last, also when all go in one write."""
+    """The message is deleted with its last entry, also if all are removed in one write."""
     sent = world.add(world.message(world.queue, world.other))
     world.remove((world.queue, sent.reference), (world.other, sent.reference))
     assert world.bodies(sent.reference.id) == {}
@@ -159,7 +159,7 @@ def test_both_queues_of_a_message_may_be_removed_at_once(world: World) -> None:
 
 
 def test_changes_are_true_together(world: World) -> None:
-    """One write may add, remove, count, mark and remember."""
+    """One write may contain additions, removals, counts, marks and duplicate ids, and is atomic."""
     old, kept = world.message(), world.message(world.queue, world.other)
     world.add(old, kept)
     new = world.message()
@@ -181,7 +181,7 @@ def test_changes_are_true_together(world: World) -> None:
 
 
 def test_delivery_counts_are_kept(world: World) -> None:
-    """The last count of a message in a queue is found; a count of a message that is gone changes nothing."""
+    """The last count of a message in a queue is recovered; a count of a removed message has no effect."""
     sent, gone = world.message(), world.message()
     world.add(sent, gone)
     world.remove((world.queue, gone.reference))
@@ -193,17 +193,17 @@ def test_delivery_counts_are_kept(world: World) -> None:
 
 
 def test_nothing_to_write_is_written_at_once(world: World) -> None:
-    """Empty changes are no error."""
+    """Writing empty changes is no error."""
     world.journal.write(Changes(), force=True)
     world.journal.note(Changes())
     assert world.reopen().ids == []
 
 
-# What is only noted
+# Deferred changes
 
 
 def test_what_was_noted_is_there_after_the_next_write(world: World) -> None:
-    """`note` is written before or with what is written next."""
+    """Changes of `note` are written before or with the next write."""
     sent, other = world.message(), world.message()
     world.add(sent)
     world.journal.note(
@@ -216,11 +216,11 @@ def test_what_was_noted_is_there_after_the_next_write(world: World) -> None:
 
 
 def test_what_was_noted_is_there_after_the_close(world: World) -> None:
-    """`close` writes what was noted; later notes are ignored."""
+    """`close` writes the changes of `note`; later ones are ignored."""
     sent = world.add(world.message())
     world.journal.note(Changes(counts=[(world.queue, sent.reference, 9)]))
     world.journal.close(clean=False)
-    # The core may note something while it ends; that must neither fail nor be written.
+    # The core may call `note` while it ends; that must neither fail nor be written.
     world.journal.note(Changes(counts=[(world.queue, sent.reference, 10)]))
     assert world.reopen().counts() == {(sent.reference.id, world.queue): 9}
 
@@ -229,7 +229,7 @@ def test_what_was_noted_is_there_after_the_close(world: World) -> None:
 
 
 def test_marks_are_kept_by_queue_and_priority(world: World) -> None:
-    """A later mark takes the place of an earlier one."""
+    """A later mark replaces an earlier one."""
     for up_to in (3, 8):
         marks = [
             (world.queue, 4, ReferenceId(up_to)),
@@ -243,7 +243,7 @@ def test_marks_are_kept_by_queue_and_priority(world: World) -> None:
 
 
 def test_the_higher_of_two_marks_stays(world: World) -> None:
-    """Threads that deliver side by side write marks in any order, and in one group."""
+    """Concurrent deliveries write marks in any order, also in one group, and the highest counts."""
     marks = [(world.queue, 4, ReferenceId(up_to)) for up_to in (8, 3)]
     for mark in marks:
         world.journal.write(Changes(marks=[mark]), force=False)
@@ -257,37 +257,37 @@ def test_the_higher_of_two_marks_stays(world: World) -> None:
 
 
 def test_a_mark_of_zero_is_forgotten(world: World) -> None:
-    """As those that were found are when a broker starts; those that follow are new."""
+    """A mark of zero deletes the mark, as at the start of a broker; later marks are new."""
     for priority in (4, 5):
         world.journal.write(Changes(marks=[(world.queue, priority, ReferenceId(8))]), force=False)
     world.journal.note(Changes(marks=[(world.queue, priority, ReferenceId(0)) for priority in (4, 5, 6)]))
-    # A lower mark than the forgotten one: it must count, as the old one is gone.
+    # A lower mark than the deleted one: it must count.
     world.journal.write(Changes(marks=[(world.queue, 5, ReferenceId(3))]), force=False)
     assert list(world.reopen().recovery.marks) == [(world.queue, 5, 3)]
 
 
 def test_a_clean_close_is_found_and_forgets_marks(world: World) -> None:
-    """After it nothing was being delivered; the next death is found again."""
+    """After a clean close no marks are recovered; a later end without a clean close is detected again."""
     world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(5))]), force=False)
     found = world.reopen(clean=True).recovery
     assert (found.was_closed, list(found.marks)) == (True, [])
-    # The note of the clean end must go with the opening, or this death would look clean, too.
+    # The opening must reset the flag of the clean end, or this end would look clean, too.
     assert not world.reopen(clean=False).recovery.was_closed
 
 
 def test_new_ids_are_higher_than_those_in_use(world: World) -> None:
-    """`last_id` is that of the newest message that is kept, prepared ones included."""
+    """`last_id` is the id of the newest stored message, including prepared ones."""
     world.add(world.message(), world.message())
     assert world.reopen().recovery.last_id == 2
-    # A message in doubt keeps its id, although it is in no queue yet.
+    # The id of a message in doubt is in use, although the message is in no queue yet.
     world.prepare(1, world.message())
     assert world.reopen().recovery.last_id == 3
 
 
 @pytest.mark.parametrize("duplicate_id", AWKWARD)
 def test_duplicate_ids_are_remembered(world: World, duplicate_id: str) -> None:
-    """An id is remembered by its address and serial, until the last time that was said."""
-    # A topic and a queue of one name are two destinations.
+    """A duplicate id is stored by its address and serial, with the time that was written last."""
+    # A topic and a queue of the same name are different destinations.
     topic = Address(AddressKind.TOPIC, ORDERS.name)
     world.remember(duplicate_id, 2**61, serial=7)
     world.remember(duplicate_id, 2**62, serial=7)
@@ -300,7 +300,7 @@ def test_duplicate_ids_are_remembered(world: World, duplicate_id: str) -> None:
 
 
 def test_ids_are_forgotten_by_their_serials(world: World) -> None:
-    """DuplicateMark.forgets_below: those of its address with lower serials, in whatever order they were written."""
+    """DuplicateMark.forgets_below: deletes the ids of its address with lower serials, written in any order."""
     topic = Address(AddressKind.TOPIC, ORDERS.name)
     for serial in (3, 1, 2):
         world.remember(f"{serial}", 2**62, serial=serial)
@@ -315,7 +315,7 @@ def test_ids_are_forgotten_by_their_serials(world: World) -> None:
 
 
 def test_a_prepared_branch_is_in_doubt_until_it_is_decided(world: World) -> None:
-    """Its messages are in no queue, but can be read; what it removes is still there."""
+    """The messages of a prepared branch are in no queue, but can be read; the messages that it removes still exist."""
     old = world.add(world.message())
     new = world.message(world.queue, world.other, priority=8)
     world.prepare(1, new, removals=[Removal(world.queue, old.reference)])
@@ -334,11 +334,11 @@ def test_a_prepared_branch_is_in_doubt_until_it_is_decided(world: World) -> None
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_committed_branch_becomes_true(world: World, reopened: bool) -> None:
-    """Its messages are added and its removals done, also after the journal was opened again."""
+    """The commit of a branch adds its messages and does its removals, also after the journal was opened again."""
     single, shared = world.message(), world.message(world.queue, world.other)
     world.add(single, shared)
     new, new_shared = world.message(), world.message(world.queue, world.other)
-    # A message of one queue, and the last two entries of a shared one: each is removed in its own way.
+    # A message of one queue, and the last two entries of a shared one: these are removed in different ways.
     removals = [
         Removal(world.queue, single.reference),
         Removal(world.queue, shared.reference),
@@ -360,7 +360,7 @@ def test_a_committed_branch_becomes_true(world: World, reopened: bool) -> None:
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_branch_that_is_rolled_back_leaves_nothing(world: World, reopened: bool) -> None:
-    """Its messages are gone, and what it would have removed stays."""
+    """The rollback of a branch deletes its messages, and the messages that it would have removed stay."""
     old = world.add(world.message())
     new, new_shared = world.message(), world.message(world.queue, world.other)
     world.prepare(1, new, new_shared, removals=[Removal(world.queue, old.reference)])
@@ -374,7 +374,7 @@ def test_a_branch_that_is_rolled_back_leaves_nothing(world: World, reopened: boo
 
 
 def test_branches_are_decided_one_by_one(world: World) -> None:
-    """Deciding one leaves the others in doubt; what else is written takes effect at once."""
+    """Deciding a branch leaves the others in doubt; other writes take effect immediately."""
     messages = [world.message() for _ in range(3)]
     for number, message in enumerate(messages):
         world.prepare(number, message)
@@ -386,16 +386,16 @@ def test_branches_are_decided_one_by_one(world: World) -> None:
 
 
 def test_the_end_of_an_unknown_branch_changes_nothing(world: World) -> None:
-    """A coordinator may repeat its decision."""
+    """A coordinator may repeat its decision, which then has no effect."""
     sent = world.add(world.message())
     world.decide(7, commit=True)
-    # Both outcomes: neither may touch messages that belong to no branch.
+    # Both outcomes: neither may change messages that belong to no branch.
     world.decide(7, commit=False)
     assert world.reopen().ids == [(sent.reference.id, world.queue)]
 
 
 def test_a_heuristic_outcome_is_remembered_until_it_is_forgotten(world: World) -> None:
-    """What was decided here is found; an outcome of the same branch that is not heuristic forgets it."""
+    """A heuristic outcome is recovered; a later outcome of the same branch that is not heuristic deletes it."""
     world.prepare(1, world.message())
     world.prepare(2)
     world.decide(1, commit=True, heuristic=True)
@@ -417,7 +417,7 @@ def test_a_heuristic_outcome_is_remembered_until_it_is_forgotten(world: World) -
 
 
 def test_messages_are_paged_out_and_come_back(world: World) -> None:
-    """A message that need not survive is read again, until it is dropped or the journal is closed."""
+    """A paged-out message can be read until it is dropped or the journal is closed."""
     kept, paged = world.add(world.message()), world.message(text="transient")
     number = paged.reference.id
     # The same message may be paged out again after it was read.
@@ -430,8 +430,8 @@ def test_messages_are_paged_out_and_come_back(world: World) -> None:
 
 
 def test_what_was_paged_out_before_its_commit_is_added_without_its_envelope(world: World) -> None:
-    """A transaction may be larger than memory, so the journal reads what was paged out while it writes. Dropping it afterwards harms nothing."""
-    # Large bodies and many messages, as a store reads them in portions by size and by number.
+    """A transaction may be larger than memory, so the journal reads paged-out messages during the write. They may be dropped afterwards."""
+    # Large bodies and many messages, as a store reads them in portions limited by size and by number.
     large = "0123456789abcdef" * 2**16
     sent = [world.message(text=f"{number} {large}") for number in range(5)]
     sent += [world.message(world.queue, world.other, text="shared"), *(world.message() for _ in range(300))]
@@ -448,7 +448,7 @@ def test_what_was_paged_out_before_its_commit_is_added_without_its_envelope(worl
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
 def test_a_branch_may_have_paged_out_what_it_sends(world: World, commit: bool) -> None:
-    """The same when a branch is prepared."""
+    """The messages of a prepared branch may be paged out, too."""
     sent = world.message()
     world.page_out(sent)
     world.prepare(1, without_envelope(sent))
@@ -461,9 +461,9 @@ def test_a_branch_may_have_paged_out_what_it_sends(world: World, commit: bool) -
 
 @pytest.mark.parametrize("others", [0, 3])
 def test_nothing_is_written_if_what_was_paged_out_is_lost(world: World, others: int) -> None:
-    """A message that somebody holds must not be left out: nothing is written, and the journal goes on."""
+    """If a paged-out message with holders is lost, nothing is written, and the journal remains usable."""
     lost, there = world.message(), [world.message() for _ in range(others)]
-    # Only some of them, so that the error comes in the middle of the write.
+    # Only some of them, so that the error occurs in the middle of the write.
     world.page_out(*there)
     changes = Changes(messages=[without_envelope(each) for each in (*there, lost)])
     with pytest.raises(ResourceError):
@@ -473,7 +473,7 @@ def test_nothing_is_written_if_what_was_paged_out_is_lost(world: World, others: 
 
 
 def test_what_was_paged_out_is_left_out_if_nobody_holds_it(world: World) -> None:
-    """Its queue has ended while its transaction was committed."""
+    """A paged-out message without holders is left out: its queue has ended during the commit of its transaction."""
     gone, there = world.message(), world.message()
     world.page_out(there)
     gone.reference.holders = 0
@@ -486,26 +486,26 @@ def test_what_was_paged_out_is_left_out_if_nobody_holds_it(world: World) -> None
 
 
 def test_dropped_messages_leave_room(world: World) -> None:
-    """Forgetting what was paged out harms nothing else, however much it is."""
+    """Dropping any number of paged-out messages does not affect others."""
     messages = [world.message() for _ in range(1500)]
     world.page_out(*messages)
     world.journal.drop_paged([each.reference.id for each in messages[:-1]])
     last = messages[-1]
-    # Twice: the first read may be what deletes the dropped ones.
+    # Twice, as the first read may delete the dropped ones.
     for _ in range(2):
         assert world.bodies(last.reference.id) == {last.reference.id: last.envelope.body}
 
 
-# Threads, holders, the end
+# Threads, holders, closing
 
 
 def test_many_threads_may_write_at_once(world: World) -> None:
-    """Each write is whole, and none is lost."""
+    """Concurrent writes are atomic, and none is lost."""
     start = Barrier(THREADS)
     batches = [[world.message(world.queue, world.other) for _ in range(EACH)] for _ in range(THREADS)]
 
     def work(messages: list[WholeMessage]) -> None:
-        # All start together, so that group commits have several members.
+        # All threads start together, so that group commits have several members.
         start.wait()
         for message in messages:
             world.journal.write(Changes(messages=[message]), force=True)
@@ -522,7 +522,7 @@ def test_many_threads_may_write_at_once(world: World) -> None:
 
 
 def test_a_queue_is_asked_whether_it_holds_a_message(world: World) -> None:
-    """`holds` tells what became of a write: of a message of one queue or of several, added and removed."""
+    """`holds` returns whether a queue has a message, in one queue or in several, added or removed."""
     journal = world.journal
     for queues in ((world.queue,), (world.queue, world.other)):
         message = world.message(*queues)
@@ -536,26 +536,26 @@ def test_a_queue_is_asked_whether_it_holds_a_message(world: World) -> None:
 
 
 def test_what_was_noted_is_written_before_a_queue_is_asked(world: World) -> None:
-    """`holds` comes after all that was to be written before."""
+    """`holds` takes earlier changes of `note` into account."""
     message = world.add(world.message())
     world.journal.note(Changes(removals=[Removal(world.queue, message.reference)]))
     assert world.journal.holds(world.queue, message.reference) is False
 
 
 def test_a_journal_has_one_holder_whose_name_the_next_one_is_told(world: World) -> None:
-    """Opening a held journal is refused, names the holder, and leaves that one alone."""
+    """Opening a held journal is refused with the holder's name, and does not disturb the holder."""
     with pytest.raises(ResourceError, match="the suite"):
         world.home.open("the second")
-    # The refused attempt must not have taken the holder's lock, or its connection.
+    # The refused attempt must not have affected the holder's lock, or its connection.
     sent = world.add(world.message())
     assert world.reopen().ids == [(sent.reference.id, world.queue)]
 
 
 def test_a_closed_journal_refuses_and_may_be_closed_again(world: World) -> None:
-    """`close` may be repeated; nothing can be written or read afterwards."""
+    """`close` may be repeated; after it nothing can be written or read."""
     sent = world.message()
     world.journal.close(clean=True)
-    # The second close changes nothing, so the journal still counts as closed cleanly.
+    # The second close has no effect, so the journal still counts as closed cleanly.
     world.journal.close(clean=False)
     for call in (
         lambda: world.add(sent),
@@ -569,13 +569,13 @@ def test_a_closed_journal_refuses_and_may_be_closed_again(world: World) -> None:
 
 
 def test_recovery_tells_how_far_it_is(world: World) -> None:
-    """`progress` hears how many entries were read, the last time all of them."""
+    """`progress` is called with the number of entries read, the last time with their total."""
     world.add(*[world.message() for _ in range(100)])
     world.journal.close(clean=False)
     told: list[int] = []
     world.journal = world.home.open()
     recovery = world.journal.recover(told.append)
-    # Entries are read only as they are asked for, so there is no progress before this line.
+    # Entries are read lazily, so there is no progress before this line.
     assert len(list(recovery.entries)) == 100
     assert told[-1] == 100
     assert told == sorted(told)
@@ -583,7 +583,7 @@ def test_recovery_tells_how_far_it_is(world: World) -> None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_queues_and_subscriptions_are_found_again(world: World, name: str) -> None:
-    """All that a record has is kept, whatever the names are."""
+    """All fields of a record are stored, with any names."""
     queue = QueueRecord(number=QueueNumber(0), address=Address(AddressKind.QUEUE, name), policy=f'{{"name": "{name}"}}')
     subscription = QueueRecord(
         number=QueueNumber(0),
@@ -608,7 +608,7 @@ def test_queues_and_subscriptions_are_found_again(world: World, name: str) -> No
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_queue_may_be_defined_with_its_first_message(world: World, prepared: bool) -> None:
-    """Journal.number_of and Changes.definitions: also with a prepared branch, where the definition takes effect at once."""
+    """Journal.number_of and Changes.definitions: also with a prepared branch, where the definition takes effect immediately."""
     record = queue_record("promised")
     number = world.journal.number_of(record)
     assert world.journal.number_of(record) == number
@@ -626,7 +626,7 @@ def test_a_queue_may_be_defined_with_its_first_message(world: World, prepared: b
 
 
 def test_a_number_that_was_promised_is_given_to_nobody_else(world: World) -> None:
-    """Journal.number_of."""
+    """Journal.number_of: a promised number is not used for another queue."""
     promised = world.journal.number_of(queue_record("promised"))
     assert world.journal.define_queue(queue_record("other")) != promised
     assert world.journal.define_queue(queue_record("promised")) == promised
@@ -634,17 +634,17 @@ def test_a_number_that_was_promised_is_given_to_nobody_else(world: World) -> Non
 
 
 def test_a_queue_may_take_the_place_of_another_one_of_its_name(world: World) -> None:
-    """Journal.number_of, Changes.dropped and Changes.corrected: in one write; before that, the other one is there."""
+    """Journal.number_of, Changes.dropped and Changes.corrected: one write replaces a queue; before it, the old queue exists."""
     record = queue_record("first")
     old = world.add(world.message())
     number = world.journal.number_of(record, anew=True)
     assert number not in {world.queue, world.other, world.journal.number_of(record, anew=True)}
-    # Asking for a number must not change what is stored.
+    # `number_of` must not change the stored data.
     assert world.journal.holds(world.queue, old.reference) is True
     new = replace(record, number=number, policy="{}")
     world.journal.write(Changes(dropped=[world.queue], corrected=[new]), force=True)
     assert world.journal.number_of(record) == number
-    # Its row is gone already; this call deletes its messages.
+    # The queue is deleted already; this call deletes its messages.
     world.journal.drop_queue(world.queue)
     sent = world.message(number)
     world.journal.write(Changes(messages=[sent]), force=True)
@@ -656,7 +656,7 @@ def test_a_queue_may_take_the_place_of_another_one_of_its_name(world: World) -> 
 
 
 def test_a_definition_changes_no_queue_that_is_kept(world: World) -> None:
-    """Changes.definitions: a queue that is kept stays as it is."""
+    """Changes.definitions: an existing queue is not changed."""
     record = replace(queue_record("first", world.queue), policy="{}")
     world.journal.define_queue(record)
     world.journal.write(Changes(definitions=[queue_record("first", world.queue)]), force=True)
@@ -664,7 +664,7 @@ def test_a_definition_changes_no_queue_that_is_kept(world: World) -> None:
 
 
 def test_a_queue_keeps_its_number(world: World) -> None:
-    """Defining a queue again, by its number or by its name, gives the same number and the new policy."""
+    """Defining a queue again, by its number or by its name, keeps its number and replaces its policy."""
     number = world.journal.define_queue(queue_record("again"))
     assert world.journal.define_queue(queue_record("again")) == number
     assert world.journal.define_queue(queue_record("again", number)) == number
@@ -676,19 +676,19 @@ def test_a_queue_keeps_its_number(world: World) -> None:
 
 
 def test_a_number_is_never_given_twice(world: World) -> None:
-    """A dropped queue's number does not come back, also after the journal was opened again."""
+    """The number of a dropped queue is not used again, also after the journal was opened again."""
     given = {world.queue, world.other}
     for _ in range(3):
         number = world.journal.define_queue(queue_record("short-lived"))
         assert number not in given
         given.add(number)
         world.journal.drop_queue(number)
-        # The highest number must be stored: no queue is left from which it could be found.
+        # The highest number must be stored separately, as no queue with it is left.
         world.reopen()
 
 
 def test_a_dropped_queue_takes_its_messages_along(world: World) -> None:
-    """Those that are in other queues too stay there; those of a prepared branch are gone."""
+    """Messages of a dropped queue are deleted, also those of a prepared branch; those in other queues stay there."""
     first, shared, other = world.message(), world.message(world.queue, world.other), world.message(world.other)
     world.add(first, shared, other)
     world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(3))]), force=False)
@@ -705,7 +705,7 @@ def test_a_dropped_queue_takes_its_messages_along(world: World) -> None:
 
 
 def test_a_dropped_queue_takes_the_ids_of_its_producers_along(world: World) -> None:
-    """Else they would keep new messages from the next queue of its name; those of other queues and of topics stay."""
+    """Duplicate ids are deleted with their queue, as they would reject messages to the next queue of its name; those of other destinations stay."""
     first, second = (queue_record(name).address for name in ("first", "second"))
     topic = Address(AddressKind.TOPIC, first.name)
     subscription = QueueRecord(number=QueueNumber(0), address=topic, subscription=SubscriptionKey("client", "name"))
@@ -720,7 +720,7 @@ def test_a_dropped_queue_takes_the_ids_of_its_producers_along(world: World) -> N
 
 
 def test_what_was_noted_as_dropped_makes_way_for_the_next_of_its_name(world: World) -> None:
-    """Changes.dropped: of two queues of one name the noted one is gone, with the ids of its producers, also if the other is written with it."""
+    """Changes.dropped: a deferred drop deletes the old queue with its duplicate ids, also if it is written with the next queue of its name."""
     record = queue_record("first")
     world.add(world.message(), world.message(world.other))
     for identity in ("id", "another"):
@@ -743,7 +743,7 @@ def test_what_was_noted_as_dropped_makes_way_for_the_next_of_its_name(world: Wor
 
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World, is_noted: bool) -> None:
-    """DuplicateMark.queue: of two queues of one name the older one's changes, if they come late, leave the newer one's ids alone."""
+    """DuplicateMark.queue: late changes for a dropped queue do not affect the duplicate ids of the next queue of its name."""
     record = queue_record("first")
     if is_noted:
         world.journal.note(Changes(dropped=[world.queue]))
@@ -754,7 +754,7 @@ def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World
     def mark(identity: str, queue: QueueNumber, until_ms: int = 2**62) -> DuplicateMark:
         return DuplicateMark(record.address, identity, until_ms, len(identity), queue)
 
-    # A write for the old queue that comes after its end, as of a transaction that was being committed.
+    # A write for the old queue after its end, for instance by a transaction that was being committed.
     late = [mark("too late", world.queue)]
     world.journal.write(Changes(messages=[world.message(world.queue)], duplicates=late), force=True)
     definition = replace(record, number=number)
@@ -767,7 +767,7 @@ def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_was_noted_as_dropped_is_gone_after_the_close(world: World, is_there: bool) -> None:
-    """Changes.dropped: also if it was dropped before."""
+    """Changes.dropped: a deferred drop is written at the close, also for a queue that is already dropped."""
     if not is_there:
         world.journal.drop_queue(world.queue)
     world.journal.note(Changes(dropped=[world.queue]))
@@ -775,7 +775,7 @@ def test_what_was_noted_as_dropped_is_gone_after_the_close(world: World, is_ther
 
 
 def test_what_was_noted_of_a_queue_is_kept_whatever_was_written_before(world: World) -> None:
-    """Changes.corrected: also of one that is not kept yet, and with the next write or the close."""
+    """Changes.corrected: a deferred record is stored with the next write or the close, also for a queue that is not stored yet."""
     record = queue_record("first", world.queue)
     world.journal.define_queue(replace(record, policy="{}"))
     number = world.journal.number_of(queue_record("new"))
@@ -787,7 +787,7 @@ def test_what_was_noted_of_a_queue_is_kept_whatever_was_written_before(world: Wo
 
 
 def test_a_queue_that_is_not_kept_says_nothing_of_its_messages(world: World) -> None:
-    """`holds` of one that was dropped, also in a note, and of one that was only promised."""
+    """`holds` returns None for a dropped queue, also after a deferred drop, and for one whose number was only promised."""
     message = world.add(world.message())
     for drop in (world.journal.drop_queue, lambda number: world.journal.note(Changes(dropped=[number]))):
         number = world.journal.define_queue(queue_record("short-lived"))
@@ -835,7 +835,7 @@ def _stage(world: World, name: StageName, texts: int = 1, *, both: bool = False)
 
 
 def test_a_reader_group_is_found_again_with_what_it_holds(world: World) -> None:
-    """Groups come with their reservations, by number; the messages are entries of their queue as before."""
+    """Groups are recovered with their reservations, by number; the messages remain entries of their queue."""
     sent = [world.add(world.message()).reference for _ in range(3)]
     _write(world, groups=[_group(world)])
     _write(world, reserved=[Reservation(GroupNumber(1), number, sent[number - 1], number) for number in (1, 2)])
@@ -846,7 +846,7 @@ def test_a_reader_group_is_found_again_with_what_it_holds(world: World) -> None:
 
 
 def test_a_reservation_may_be_written_again(world: World) -> None:
-    """Who was not answered writes the same once more."""
+    """A reservation whose write had an unknown outcome may be written again."""
     sent = world.add(world.message()).reference
     _write(world, groups=[_group(world)])
     for _ in range(2):
@@ -855,7 +855,7 @@ def test_a_reservation_may_be_written_again(world: World) -> None:
 
 
 def test_what_a_group_acknowledges_is_gone_and_its_low_mark_rises(world: World) -> None:
-    """Removals and the mark are one write; it may be repeated."""
+    """Removals and the low mark are one write, which may be repeated."""
     sent = [world.add(world.message()).reference for _ in range(3)]
     reserved = [Reservation(GroupNumber(1), number, reference, 1) for number, reference in enumerate(sent, 1)]
     _write(world, groups=[_group(world)], reserved=reserved)
@@ -869,7 +869,7 @@ def test_what_a_group_acknowledges_is_gone_and_its_low_mark_rises(world: World) 
 
 
 def test_a_group_that_is_taken_over_keeps_what_it_holds(world: World) -> None:
-    """Writing the record again replaces it alone."""
+    """Writing the record of a group again replaces only the record, not its reservations."""
     sent = world.add(world.message()).reference
     _write(world, groups=[_group(world)], reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
     _write(world, groups=[_group(world, fence=2)])
@@ -878,7 +878,7 @@ def test_a_group_that_is_taken_over_keeps_what_it_holds(world: World) -> None:
 
 
 def test_a_released_group_is_gone_and_its_messages_stay(world: World) -> None:
-    """Only the group ends."""
+    """Releasing a group does not change its messages."""
     sent = world.add(world.message()).reference
     other = _group(world, 2, name="other")
     _write(world, groups=[_group(world), other], reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
@@ -888,7 +888,7 @@ def test_a_released_group_is_gone_and_its_messages_stay(world: World) -> None:
 
 
 def test_groups_go_with_their_queue(world: World) -> None:
-    """`drop_queue` forgets them, and what they hold."""
+    """`drop_queue` deletes the queue's groups with their reservations."""
     sent = world.add(world.message()).reference
     _write(world, groups=[_group(world)], reserved=[Reservation(GroupNumber(1), 1, sent, 1)])
     world.journal.drop_queue(world.queue)
@@ -896,7 +896,7 @@ def test_groups_go_with_their_queue(world: World) -> None:
 
 
 def test_a_staged_unit_is_found_again_and_its_messages_are_no_entries(world: World) -> None:
-    """It comes with all that it is known by; bodies can be read."""
+    """A staged unit is recovered with all fields; the bodies of its messages can be read."""
     first, second = _stage(world, _unit(2**62, -1), 2, both=True)
     recovery = world.reopen().recovery
     (found,) = recovery.stages
@@ -914,7 +914,7 @@ def test_a_staged_unit_is_found_again_and_its_messages_are_no_entries(world: Wor
 
 
 def test_units_are_promoted_and_discarded_together_with_the_marker(world: World) -> None:
-    """One write ends them all; one that is not there is passed over."""
+    """One write promotes and discards several units; unknown ones are ignored."""
     good, lost, later = _stage(world, _unit(1), 2), _stage(world, _unit(1, 1), both=True), _stage(world, _unit(2))
     # One to promote, one to discard, and one that is unknown, in one write.
     outcomes = [(_unit(1), True), (_unit(1, 1), False), (_unit(9), True)]
@@ -928,7 +928,7 @@ def test_units_are_promoted_and_discarded_together_with_the_marker(world: World)
 
 
 def test_promoted_messages_are_removed_as_all_others_are(world: World) -> None:
-    """Nothing of a unit is left when its messages have gone."""
+    """Promoted messages are removed like all others, and nothing of the unit is left."""
     _stage(world, _unit(1), both=True)
     _write(world, outcomes=[(_unit(1), True)])
     entries = world.reopen().entries
@@ -937,7 +937,7 @@ def test_promoted_messages_are_removed_as_all_others_are(world: World) -> None:
 
 
 def test_staged_messages_go_with_their_queue(world: World) -> None:
-    """The unit stays, without them."""
+    """Messages of a dropped queue are removed from staged units; the unit stays."""
     _stage(world, _unit(1), both=True)
     world.journal.drop_queue(world.queue)
     (found,) = world.reopen().recovery.stages
@@ -945,7 +945,7 @@ def test_staged_messages_go_with_their_queue(world: World) -> None:
 
 
 def test_branches_and_staged_units_are_kept_apart(world: World) -> None:
-    """The end of one leaves the other alone."""
+    """The end of a branch does not affect staged units, and vice versa."""
     branch = world.message()
     world.prepare(1, branch)
     (staged,) = _stage(world, _unit(1))

@@ -1,4 +1,4 @@
-"""What the tests of the suite share: a journal that is opened again and again, messages, and what is found."""
+"""Helpers of the journal suite: a journal that can be reopened, messages, and the result of recovery."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 AWKWARD = ("a\0b", "\ud800 alone", "back\\slash \\u0041", "😀", "", "x" * 5000, "line\nbreak 'quoted' \"twice\" %s ?")
-"""Names that some database, encoding or file system may not take."""
+"""Names that some database, encoding or file system may not accept."""
 _PERSISTENT = 2
 
 
@@ -67,35 +67,35 @@ def queue_record(name: str, number: int = 0) -> QueueRecord:
 
 
 def xid(number: int) -> Xid:
-    """Return the name of a branch."""
+    """Return the xid of a branch."""
     return Xid(number, f"global {number}".encode(), b"\0branch\xff")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a recovery found, its entries read."""
+    """The result of a recovery, with all entries read."""
 
     recovery: Recovery
     entries: Sequence[RecoveredEntry]
 
     @property
     def ids(self) -> list[tuple[int, int]]:
-        """Message and queue of each entry."""
+        """The message and the queue of each entry."""
         return [(entry.reference.id, entry.queue) for entry in self.entries]
 
     def counts(self) -> dict[tuple[int, int], int]:
-        """How often each message was delivered in each queue."""
+        """The delivery count of each message in each queue."""
         return {(entry.reference.id, entry.queue): entry.delivery_count for entry in self.entries}
 
     def reference(self, message: int) -> MessageReference:
-        """Return the reference that was found for a message."""
+        """Return the recovered reference of a message."""
         return next(entry.reference for entry in self.entries if entry.reference.id == message)
 
 
 if TYPE_CHECKING:
 
     class WholeMessage(NewMessage):
-        """A message with its envelope. For type checkers only: a store may go by the type of what it is given."""
+        """A message with its envelope. For type checkers only, as a store may depend on the type of its arguments."""
 
         envelope: Envelope
 else:
@@ -103,17 +103,17 @@ else:
 
 
 def without_envelope(message: NewMessage) -> NewMessage:
-    """Return a message as it is added once it was paged out."""
-    # A new object, as the test still needs the whole one to compare with.
+    """Return a message without its envelope, as a paged-out one is added."""
+    # A new object, as the test needs the complete one for comparison.
     return NewMessage(message.reference, None, message.queues)
 
 
 class World:
-    """A journal with two queues, 1 and 2, that can be opened again."""
+    """A journal with two queues, 1 and 2, that can be reopened."""
 
     def __init__(self, home: JournalHome) -> None:
         self.home = home
-        # Over all openings: the core never gives an id twice.
+        # Counts over all openings, as the core never uses an id twice.
         self._ids = count(1)
         self._serials = count(1)
         self.journal: Journal = home.open()
@@ -126,8 +126,8 @@ class World:
         return Found(recovery, list(recovery.entries))
 
     def reopen(self, *, clean: bool = False) -> Found:
-        """Close the journal, open it again, and return what is found."""
-        # Without a mark of a clean end a closed journal looks like one whose process has died.
+        """Close the journal, open it again, and return the result of the recovery."""
+        # Without `clean`, the closed journal looks like one whose process has died.
         self.journal.close(clean=clean)
         self.journal = self.home.open()
         self.found = self._recover()
@@ -141,7 +141,7 @@ class World:
         expiration_ms: int = 0,
         deliver_at_ms: int = 0,
     ) -> WholeMessage:
-        """Make a message that is to be added to `queues`, or to the first one."""
+        """Create a message to be added to `queues`, or to the first queue."""
         number = ReferenceId(next(self._ids))
         envelope = envelope_of(text or f"message {number}", priority=priority, expiration_ms=expiration_ms)
         reference = MessageReference(number, None, expiration_ms, priority, reliable=True)
@@ -154,12 +154,12 @@ class World:
         self.journal.page_out([(each.reference, each.envelope) for each in messages])
 
     def add(self, *messages: WholeMessage) -> WholeMessage:
-        """Write messages; return the last one."""
+        """Write the addition of messages; return the last one."""
         self.journal.write(Changes(messages=list(messages)), force=True)
         return messages[-1]
 
     def remove(self, *pairs: tuple[QueueNumber, MessageReference]) -> None:
-        """Write that messages left queues."""
+        """Write the removal of messages from queues."""
         self.journal.write(Changes(removals=[Removal(*pair) for pair in pairs]), force=False)
 
     def prepare(self, number: int, *messages: NewMessage, removals: Sequence[Removal] = ()) -> None:
@@ -170,13 +170,13 @@ class World:
         )
 
     def decide(self, number: int, *, commit: bool, heuristic: bool = False) -> None:
-        """Write the end of a prepared branch."""
+        """Write the outcome of a prepared branch."""
         self.journal.write(Changes(outcomes=[BranchOutcome(xid(number), commit, heuristic)]), force=True)
 
     def remember(
         self, duplicate_id: str, until_ms: int, address: Address = ORDERS, *, serial: int | None = None, below: int = 0
     ) -> None:
-        """Write the id that a producer chose, with the next serial if none is given, and below which serial others may go."""
+        """Write a duplicate id, with the next serial if none is given; ids with serials under `below` are deleted."""
         chosen = next(self._serials) if serial is None else serial
         mark = DuplicateMark(address, duplicate_id, until_ms, chosen, forgets_below=below)
         self.journal.write(Changes(duplicates=[mark]), force=True)
