@@ -285,7 +285,7 @@ class EmbeddedBroker:
         return progress
 
     def schedule(self, tended: Scheduled, at_ms: int) -> None:
-        """Have `tended` called at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        """Schedule a call of `tended` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         self._scheduled_tasks.schedule(tended, at_ms)
 
     def attach(
@@ -399,7 +399,7 @@ class EmbeddedBroker:
                 self._journal.close(clean=is_certain)
 
     def _lose_store(self, error: ProviderError) -> None:
-        """Stop serving: the store has another holder, or is gone. Does not wait, as any thread may have detected the loss."""
+        """Stop serving: the store has another holder, or no longer exists. Does not wait, as any thread may have detected the loss."""
         with self._lock:
             self._lost = error
             if not self._has_started:

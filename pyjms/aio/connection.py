@@ -76,7 +76,7 @@ class Connection(Closing):
 
     @property
     def client_id(self) -> str | None:
-        """The identifier that the client's durable subscriptions belong to, or None (§4.3.2)."""
+        """The identifier of the client's durable subscriptions, or None (§4.3.2)."""
         return self._sync.client_id
 
     async def set_client_id(self, client_id: str) -> None:
@@ -115,7 +115,7 @@ class Connection(Closing):
     # Life cycle
 
     async def start(self) -> None:
-        """Begin, or go on, to deliver messages (§4.3.3)."""
+        """Start, or resume, the delivery of messages (§4.3.3)."""
         await self._call("start", self._sync.start)
 
     async def stop(self) -> None:
@@ -127,7 +127,7 @@ class Connection(Closing):
         await self._call("stop", self._sync.stop)
 
     async def close(self) -> None:
-        """End the connection with all that was made from it; a `receive` that waits returns None (§4.3.5).
+        """Close the connection and all objects made from it; a waiting `receive` returns None (§4.3.5).
 
         Waits for running listeners; transactions in progress are rolled back. Raises IllegalStateException when a listener of this
         connection awaits it. Goes on, if the task is cancelled. May be awaited on another event loop: the connection's may have ended.

@@ -12,7 +12,7 @@ from pyjms.runtime.producer import JmsMessageProducer
 
 
 class MessageProducer(Closing):
-    """Sends messages to one destination, or to any when it was made without one."""
+    """A producer, which sends messages to one destination, or to any when it was made without one."""
 
     def __init__(self, sync: JmsMessageProducer, thread: SessionThread) -> None:
         """Made by a session."""
@@ -21,7 +21,7 @@ class MessageProducer(Closing):
 
     @property
     def disable_message_id(self) -> bool:
-        """A hint that nobody needs message identifiers; False at first (§3.4.3)."""
+        """A hint that message identifiers are not needed; False at first (§3.4.3)."""
         return self._sync.disable_message_id
 
     @disable_message_id.setter
@@ -30,7 +30,7 @@ class MessageProducer(Closing):
 
     @property
     def disable_message_timestamp(self) -> bool:
-        """A hint that nobody needs time stamps; False at first (§3.4.4)."""
+        """A hint that time stamps are not needed; False at first (§3.4.4)."""
         return self._sync.disable_message_timestamp
 
     @disable_message_timestamp.setter
@@ -57,7 +57,7 @@ class MessageProducer(Closing):
 
     @property
     def time_to_live(self) -> int:
-        """How long messages sent without an own time live, in milliseconds from sending; 0, as at first: for ever."""
+        """The time to live of messages sent without one, in milliseconds from sending; 0, the default: for ever."""
         return self._sync.time_to_live
 
     @time_to_live.setter
@@ -66,7 +66,7 @@ class MessageProducer(Closing):
 
     @property
     def destination(self) -> Destination | None:
-        """Where this producer sends to; None if each call names its destination."""
+        """The destination of this producer; None if each call names one."""
         return self._sync.destination
 
     @overload
@@ -97,5 +97,5 @@ class MessageProducer(Closing):
         await self._thread.call(partial(self._sync.send, *arguments, **named))
 
     async def close(self) -> None:
-        """Give back what the producer holds. Closing twice does nothing."""
+        """Release the resources of this producer. Closing twice does nothing."""
         self._sync.close()

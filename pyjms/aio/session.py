@@ -71,11 +71,11 @@ class Session(Closing):
         return self._sync.create_topic(topic_name)
 
     async def create_temporary_queue(self) -> TemporaryQueue:
-        """Return a new queue that lives as long as the connection, or until deleted (§4.4.3)."""
+        """Return a new queue that exists as long as the connection, or until deleted (§4.4.3)."""
         return await self._thread.call(self._sync.create_temporary_queue, undo=TemporaryQueue.delete)
 
     async def create_temporary_topic(self) -> TemporaryTopic:
-        """Return a new topic that lives as long as the connection, or until deleted (§4.4.3)."""
+        """Return a new topic that exists as long as the connection, or until deleted (§4.4.3)."""
         return await self._thread.call(self._sync.create_temporary_topic, undo=TemporaryTopic.delete)
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
@@ -91,7 +91,7 @@ class Session(Closing):
     # Producers, consumers, browsers
 
     def create_producer(self, destination: Destination | None = None) -> Opening[MessageProducer]:
-        """Make a producer for `destination`; None: each `send` will name its own (§4.6). Raises InvalidDestinationException."""
+        """Make a producer for `destination`; None: each `send` names its own (§4.6). Raises InvalidDestinationException."""
         return Opening(partial(self._make_producer, destination))
 
     async def _make_producer(self, destination: Destination | None) -> MessageProducer:
@@ -103,7 +103,7 @@ class Session(Closing):
     ) -> Opening[MessageConsumer]:
         """Make a consumer of the messages of `destination` that `message_selector` chooses; None or "": all (§4.5).
 
-        With `no_local`, a topic's consumer gets nothing that its own connection published; queues ignore it.
+        With `no_local`, a topic's consumer gets no messages published by its own connection; queues ignore it.
         Raises InvalidDestinationException, InvalidSelectorException.
         """
         return self._consumer(lambda: self._sync.create_consumer(destination, message_selector, no_local))
@@ -139,7 +139,7 @@ class Session(Closing):
         return QueueBrowser(sync, self._thread)
 
     async def unsubscribe(self, name: str) -> None:
-        """End the durable subscription `name` and forget its messages (§6.3). Raises what `pyjms.Session.unsubscribe` raises."""
+        """End the durable subscription `name` and drop its messages (§6.3). Raises what `pyjms.Session.unsubscribe` raises."""
         await self._thread.call(lambda: self._sync.unsubscribe(name))
 
     # Transactions and acknowledgement
@@ -151,11 +151,11 @@ class Session(Closing):
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
-        """The mode; SESSION_TRANSACTED for a transacted session, whatever was asked for."""
+        """The mode; SESSION_TRANSACTED for a transacted session, which has no other."""
         return self._sync.acknowledge_mode
 
     async def acknowledge(self, message: Message) -> None:
-        """Acknowledge all that the session has delivered so far, of which `message` is one (§4.4.11).
+        """Acknowledge all messages that the session has delivered so far, including `message` (§4.4.11).
 
         In place of ``message.acknowledge()``, which would block the event loop. Only CLIENT_ACKNOWLEDGE has something to
         do. Raises IllegalStateException when the session is closed.
@@ -174,12 +174,12 @@ class Session(Closing):
         await self._thread.call(self._sync.commit)
 
     async def rollback(self) -> None:
-        """Undo the transaction: nothing was sent, and what was received comes again; then begin the next one (§4.4.7)."""
+        """Undo the transaction: its sends are dropped, and received messages are redelivered; then begin the next one (§4.4.7)."""
         self._sync.check_receives_nothing()
         await self._thread.call(self._sync.rollback)
 
     async def recover(self) -> None:
-        """Deliver again, from the first one on and marked as such, the messages not yet acknowledged (§4.4.11)."""
+        """Redeliver the messages not yet acknowledged, from the first one on and marked as redelivered (§4.4.11)."""
         self._sync.check_receives_nothing()
         await self._thread.call(self._sync.recover)
 

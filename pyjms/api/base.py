@@ -1,4 +1,4 @@
-"""What several interfaces of the API share: `Closeable`, whose ``with`` block ends in a close, `Enumeration`, and the exceptions of look-ups."""
+"""The shared parts of the API's interfaces: `Closeable`, whose ``with`` block ends in a close, `Enumeration`, and the exceptions of look-ups."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyjms.errors import CheckedThrowable, RuntimeThrowable
 
 
 class Closeable(Interface, declares=True):
-    """Something to close when it is no longer needed."""
+    """An object that has to be closed when it is no longer needed."""
 
     __slots__ = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what this object holds. Closing twice does nothing."""
+        """Release the resources of this object. Closing twice does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -37,7 +37,7 @@ class NoSuchElementException(RuntimeThrowable, LookupError):
 
 
 class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
-    """The elements of `elements`, once, in order. Asking whether there are more takes one element ahead.
+    """The elements of `elements`, once, in order. Checking for more takes one element ahead.
 
     A class that is written as in Java, with both methods and nothing else, can be iterated over, too. Not for several
     threads at a time.
@@ -76,11 +76,11 @@ class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
 
 
 class NamingException(CheckedThrowable, Exception):
-    """javax.naming.NamingException: the environment cannot be read, or does not say what it should.
+    """javax.naming.NamingException: the environment cannot be read, or is incomplete.
 
-    As in Java it is not a `JMSException`: it comes before there is any provider to speak of.
+    As in Java it is not a `JMSException`: it is raised before there is any provider.
     """
 
 
 class NameNotFoundException(NamingException, LookupError):
-    """javax.naming.NameNotFoundException: nothing has the name that was looked up."""
+    """javax.naming.NameNotFoundException: the name that was looked up does not exist."""

@@ -14,21 +14,21 @@ from pyjms.errors import JMSException
 
 
 class ExceptionListener(Interface, declares=True):
-    """What an application gives to a connection to be told of its problems (JMS 1.1 §4.3.8)."""
+    """A listener of an application for problems of a connection (JMS 1.1 §4.3.8)."""
 
     __slots__ = ()
 
     @abstractmethod
     def on_exception(self, exception: JMSException) -> None:
-        """Take a problem that no running call reports; one call at a time, on a thread of the connection."""
+        """Handle a problem that no running call reports; one call at a time, on a thread of the connection."""
 
 
 ExceptionListenerLike: TypeAlias = ExceptionListener | Callable[[JMSException], object]
-"""What is taken for a listener: an object, or a plain callable of one exception."""
+"""The accepted listeners: an object, or a plain callable of one exception."""
 
 
 class ConnectionMetaData(Interface, declares=True):
-    """What a connection says of its provider (JMS 1.1 §4.3.7)."""
+    """The facts about a connection's provider (JMS 1.1 §4.3.7)."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class ConnectionMetaData(Interface, declares=True):
     @property
     @abstractmethod
     def jmsx_property_names(self) -> Enumeration[str]:
-        """A new enumeration of the JMSX properties that the connection knows (§3.5.9)."""
+        """A new enumeration of the JMSX properties that the connection supports (§3.5.9)."""
 
 
 class Connection(Closeable, declares=True):
@@ -94,7 +94,7 @@ class Connection(Closeable, declares=True):
     @property
     @abstractmethod
     def client_id(self) -> str | None:
-        """The identifier that the client's durable subscriptions belong to, or None (§4.3.2).
+        """The identifier of the client's durable subscriptions, or None (§4.3.2).
 
         It is set at most once, before anything else is done with the connection, and not when the factory has set it:
         `IllegalStateException`. Raises `InvalidClientIDException` when it is no identifier or in use by another client.
@@ -107,12 +107,12 @@ class Connection(Closeable, declares=True):
     @property
     @abstractmethod
     def meta_data(self) -> ConnectionMetaData:
-        """What this connection knows of its provider."""
+        """The facts about the connection's provider."""
 
     @property
     @abstractmethod
     def exception_listener(self) -> ExceptionListenerLike | None:
-        """The listener that is told of the connection's problems, as it was set, or None (§4.3.8)."""
+        """The listener for the connection's problems, as it was set, or None (§4.3.8)."""
 
     @exception_listener.setter
     @abstractmethod
@@ -120,7 +120,7 @@ class Connection(Closeable, declares=True):
 
     @abstractmethod
     def start(self) -> None:
-        """Begin, or go on, to deliver messages. Does nothing on a started connection (§4.3.3)."""
+        """Start, or resume, the delivery of messages. Does nothing on a started connection (§4.3.3)."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Connection(Closeable, declares=True):
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection with all that was made from it; pending calls of `receive` return None (§4.3.5).
+        """Close the connection and all objects made from it; pending calls of `receive` return None (§4.3.5).
 
         Waits for running listeners; transactions in progress are rolled back, temporary destinations removed. Closing
         twice does nothing. Raises `IllegalStateException` when a listener of this connection calls it.
@@ -179,19 +179,19 @@ class ConnectionFactory(Interface, declares=True):
         """Return a new, stopped connection; without credentials, with those of the factory or of the process (§4.3.1).
 
         Raises `JMSSecurityException` when the credentials are refused, `InvalidClientIDException` for the factory's
-        client identifier, `JMSException` when there is nothing to connect to.
+        client identifier, `JMSException` when no connection can be made.
         """
 
 
 class ServerSession(Interface, declares=True):
-    """A session together with the thread that the application server runs it on (§8.2.2)."""
+    """A session together with the thread on which the application server runs it (§8.2.2)."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def session(self) -> Session:
-        """The session that messages are loaded into."""
+        """The session into which messages are loaded."""
 
     @abstractmethod
     def start(self) -> None:
@@ -199,7 +199,7 @@ class ServerSession(Interface, declares=True):
 
 
 class ServerSessionPool(Interface, declares=True):
-    """Where a connection consumer gets its server sessions from; the application server implements it (§8.2.3)."""
+    """The pool from which a connection consumer gets its server sessions; the application server implements it (§8.2.3)."""
 
     __slots__ = ()
 
@@ -216,11 +216,11 @@ class ConnectionConsumer(Closeable, declares=True):
     @property
     @abstractmethod
     def server_session_pool(self) -> ServerSessionPool:
-        """The pool that it takes sessions from."""
+        """The pool from which it takes sessions."""
 
     @abstractmethod
     def close(self) -> None:
-        """End consuming and give back what the consumer holds. Closing twice does nothing."""
+        """Stop consuming and release the messages that the consumer holds. Closing twice does nothing."""
 
 
 class QueueConnection(Connection, declares=True):

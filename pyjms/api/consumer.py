@@ -13,25 +13,25 @@ from pyjms.api.names import Interface
 
 
 class MessageListener(Interface, declares=True):
-    """What an application gives to a consumer to be called with each message (JMS 1.1 §4.5.2)."""
+    """A listener of an application, which is called with each message (JMS 1.1 §4.5.2)."""
 
     __slots__ = ()
 
     @abstractmethod
     def on_message(self, message: Message) -> None:
-        """Take one message.
+        """Handle one message.
 
         Called on the session's own thread, one message of the session at a time. Raising is a programming error: in
-        the modes AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE the message comes again at once (§4.5.2).
+        the modes AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE the message is redelivered at once (§4.5.2).
         """
 
 
 MessageListenerLike: TypeAlias = MessageListener | Callable[[Message], object]
-"""What is taken for a listener: an object, or a plain callable of one message."""
+"""The accepted listeners: an object, or a plain callable of one message."""
 
 
 class MessageConsumer(Closeable, declares=True):
-    """Receives the messages of one destination, by call or through a listener (JMS 1.1 §4.5).
+    """A consumer of one destination, whose messages it receives by call or through a listener (JMS 1.1 §4.5).
 
     Belongs to its session's thread; only `close` may be called from another one. Every method but `close` raises
     `IllegalStateException` once the consumer is closed.
@@ -61,13 +61,13 @@ class MessageConsumer(Closeable, declares=True):
         """Return the next message, waiting up to `timeout` milliseconds; 0 (or no argument) waits without limit.
 
         Below 0 it does not wait, as `receive_no_wait`. Returns None when the time is over or when the consumer, its
-        session or its connection is closed meanwhile. The time goes on while the connection is stopped. Raises
+        session or its connection is closed meanwhile. The time continues while the connection is stopped. Raises
         `IllegalStateException` when a listener is set.
         """
 
     @abstractmethod
     def receive_no_wait(self) -> Message | None:
-        """Return the next message if there is one now, else None."""
+        """Return the next message if there is one now, otherwise None."""
 
     @abstractmethod
     def close(self) -> None:
@@ -78,31 +78,31 @@ class MessageConsumer(Closeable, declares=True):
 
 
 class QueueBrowser(Closeable, declares=True):
-    """Shows the messages of a queue; they stay where they are. Iterating over the browser starts at the front."""
+    """A browser, which shows the messages of a queue without removing them. Iterating over the browser starts at the front."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def queue(self) -> Queue:
-        """The queue that is browsed."""
+        """The browsed queue."""
 
     @property
     @abstractmethod
     def message_selector(self) -> str | None:
-        """The selector that chooses the messages shown, or None: all of them (§3.8)."""
+        """The selector that chooses the messages to show, or None: all of them (§3.8)."""
 
     @property
     @abstractmethod
     def enumeration(self) -> Enumeration[Message]:
-        """A new enumeration of the messages in the order in which they would be received.
+        """A new enumeration of the messages in the order of their delivery.
 
-        Messages that come or go meanwhile may or may not be shown.
+        Messages that arrive or leave meanwhile may or may not be shown.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End browsing. Closing twice does nothing."""
+        """Stop browsing. Closing twice does nothing."""
 
     def __iter__(self) -> Iterator[Message]:
         return self.enumeration
@@ -116,7 +116,7 @@ class QueueReceiver(MessageConsumer, declares=True):
     @property
     @abstractmethod
     def queue(self) -> Queue:
-        """The queue whose messages it receives."""
+        """The queue from which it receives."""
 
 
 class TopicSubscriber(MessageConsumer, declares=True):
@@ -127,9 +127,9 @@ class TopicSubscriber(MessageConsumer, declares=True):
     @property
     @abstractmethod
     def topic(self) -> Topic:
-        """The topic it subscribes to."""
+        """The topic to which it subscribes."""
 
     @property
     @abstractmethod
     def no_local(self) -> bool:
-        """Whether it leaves out what its own connection published."""
+        """Whether it excludes messages published by its own connection."""

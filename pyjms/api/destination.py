@@ -1,4 +1,4 @@
-"""Where messages are sent to and come from: queues, topics, and temporary ones (JMS 1.1 §2.2, §4.4.3, §5.3, §6.5).
+"""Destinations of messages: queues, topics, and temporary ones (JMS 1.1 §2.2, §4.4.3, §5.3, §6.5).
 
 Destinations may be shared by threads, and pickled: they are administered objects.
 """
@@ -27,7 +27,7 @@ class Queue(Destination, declares=True):
         """The name of the queue in the provider's own syntax; not portable between providers."""
 
     def to_string(self) -> str:
-        """Return what ``str(queue)`` shows: its name, unless the provider shows more."""
+        """Return the text of ``str(queue)``: its name, unless the provider shows more."""
         return self.queue_name
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Topic(Destination, declares=True):
         """The name of the topic in the provider's own syntax; not portable between providers."""
 
     def to_string(self) -> str:
-        """Return what ``str(topic)`` shows: its name, unless the provider shows more."""
+        """Return the text of ``str(topic)``: its name, unless the provider shows more."""
         return self.topic_name
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Topic(Destination, declares=True):
 
 
 class TemporaryQueue(Queue, declares=True):
-    """A queue that lives as long as the connection that made it; only that connection may consume from it.
+    """A queue that exists as long as the connection that made it; only that connection may consume from it.
 
     JMS 1.1 §4.4.3, §5.4.
     """
@@ -66,7 +66,7 @@ class TemporaryQueue(Queue, declares=True):
 
 
 class TemporaryTopic(Topic, declares=True):
-    """A topic that lives as long as the connection that made it; only that connection may consume from it.
+    """A topic that exists as long as the connection that made it; only that connection may consume from it.
 
     JMS 1.1 §4.4.3, §6.6.
     """

@@ -20,7 +20,7 @@ class Message(Interface, declares=True):
     """A message: header fields, properties, and in the interfaces below a body (JMS 1.1 §3.1).
 
     A received message is read-only until `clear_properties` or `clear_body`; writing before that raises
-    `MessageNotWriteableException`. Applications may implement this interface themselves; a provider takes such a
+    `MessageNotWriteableException`. Applications may implement this interface themselves; a provider accepts such a
     message, too (§3.12).
     """
 
@@ -29,9 +29,9 @@ class Message(Interface, declares=True):
     DEFAULT_DELIVERY_MODE: Final = 2
     """`DeliveryMode.PERSISTENT`."""
     DEFAULT_PRIORITY: Final = 4
-    """The priority of producers that were told no other."""
+    """The default priority of producers."""
     DEFAULT_TIME_TO_LIVE: Final = 0
-    """Milliseconds; 0: a message lives for ever."""
+    """Milliseconds; 0: a message never expires."""
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_timestamp(self) -> int:
-        """When the message was handed over to be sent, in milliseconds since 1970 UTC; 0 if disabled (§3.4.4).
+        """The time when the message was handed over to be sent, in milliseconds since 1970 UTC; 0 if disabled (§3.4.4).
 
         Setting it is for providers: `send` sets another value.
         """
@@ -69,7 +69,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_correlation_id(self) -> str | None:
-        """What links this message to another one, such as the identifier of the request, or None (§3.4.5)."""
+        """The link to another message, such as the identifier of the request, or None (§3.4.5)."""
 
     @jms_correlation_id.setter
     @abstractmethod
@@ -78,7 +78,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_reply_to(self) -> Destination | None:
-        """Where a reply is expected, or None (§3.4.6)."""
+        """The destination for a reply, or None (§3.4.6)."""
 
     @jms_reply_to.setter
     @abstractmethod
@@ -87,7 +87,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_destination(self) -> Destination | None:
-        """Where the message was sent to; None before (§3.4.1).
+        """The destination to which the message was sent; None before (§3.4.1).
 
         Setting it is for providers: `send` sets another value.
         """
@@ -99,7 +99,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_delivery_mode(self) -> int:
-        """The `DeliveryMode` that the message was sent with (§3.4.2).
+        """The `DeliveryMode` with which the message was sent (§3.4.2).
 
         Setting it is for providers: `send` sets another value.
         """
@@ -123,7 +123,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_type(self) -> str | None:
-        """The type of the message in words of the application, or None (§3.4.8)."""
+        """The type of the message, defined by the application, or None (§3.4.8)."""
 
     @jms_type.setter
     @abstractmethod
@@ -132,7 +132,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_expiration(self) -> int:
-        """When the message expires, in milliseconds since 1970 UTC; 0: never (§3.4.9).
+        """The time when the message expires, in milliseconds since 1970 UTC; 0: never (§3.4.9).
 
         Setting it is for providers: `send` sets another value.
         """
@@ -144,7 +144,7 @@ class Message(Interface, declares=True):
     @property
     @abstractmethod
     def jms_priority(self) -> int:
-        """The priority that the message was sent with, 0 (lowest) to 9 (§3.4.10).
+        """The priority with which the message was sent, 0 (lowest) to 9 (§3.4.10).
 
         Setting it is for providers: `send` sets another value.
         """
@@ -161,7 +161,7 @@ class Message(Interface, declares=True):
     def property_exists(self, name: str) -> bool:
         """Return whether there is a property called `name`; its value may be None."""
 
-    # The getters convert as the table of §3.5.4 says; what it does not allow raises `MessageFormatException`, and a
+    # The getters convert by the table of §3.5.4; other conversions raise `MessageFormatException`, and a
     # text that is no number raises `NumberFormatException`. A property that does not exist reads as None, so the getters of
     # numbers raise `NumberFormatException` for it, and that of booleans gives False.
 
@@ -246,7 +246,7 @@ class Message(Interface, declares=True):
     def set_object_property(self, name: str, value: Boxed | float) -> None:
         """Set property `name` to a value of any property type, or to None (§3.5.5).
 
-        A plain ``int`` is an Int if it fits 32 bits, else a Long; a plain ``float`` is a Double.
+        A plain ``int`` is an Int if it fits 32 bits, otherwise a Long; a plain ``float`` is a Double.
         """
 
     @abstractmethod
@@ -299,7 +299,7 @@ class ObjectMessage(Message, declares=True):
 class MapMessage(Message, declares=True):
     """A message whose body is a set of named, typed values (JMS 1.1 §3.11, conversions §3.11.3).
 
-    Getters raise `MessageFormatException` where the table does not convert; a name that does not exist reads as None,
+    Getters raise `MessageFormatException` for conversions outside the table; a name that does not exist reads as None,
     so that the getters of numbers raise `NumberFormatException` or `NullPointerException` for it. Setters raise
     `MessageNotWriteableException` on a received message, `IllegalArgumentException` for a name that is None or empty.
     """
@@ -399,7 +399,7 @@ class MapMessage(Message, declares=True):
 
     @abstractmethod
     def set_object(self, name: str, value: Boxed | float | bytearray) -> None:
-        """Set `name` to a value of any type that a map may have; plain numbers as in `set_object_property`."""
+        """Set `name` to a value of any type that a map allows; plain numbers as in `set_object_property`."""
 
     @abstractmethod
     def item_exists(self, name: str) -> bool:
@@ -407,11 +407,11 @@ class MapMessage(Message, declares=True):
 
 
 class _SequenceMessage(Message, declares=True):
-    """What `BytesMessage` and `StreamMessage` have in common: values written one after the other, then read in turn.
+    """The base of `BytesMessage` and `StreamMessage`: values written one after the other, then read in turn.
 
     A new message is write-only and a received one read-only; `reset` turns a written message into a read-only one,
     `clear_body` any message into a write-only one. The wrong direction raises `MessageNotReadableException` or
-    `MessageNotWriteableException`, and reading on at the end raises `MessageEOFException`.
+    `MessageNotWriteableException`, and reading beyond the end raises `MessageEOFException`.
     """
 
     __slots__ = ()
@@ -497,7 +497,7 @@ class _SequenceMessage(Message, declares=True):
 
 
 class BytesMessage(_SequenceMessage, declares=True):
-    """A message whose body is a run of bytes without types of its own, numbers big-endian (JMS 1.1 §3.11).
+    """A message whose body is a sequence of untyped bytes, numbers big-endian (JMS 1.1 §3.11).
 
     `write_object` of None raises `NullPointerException`.
     """
@@ -519,7 +519,7 @@ class BytesMessage(_SequenceMessage, declares=True):
 
     @abstractmethod
     def read_utf(self) -> str:
-        """Read a text of at most 65535 bytes in Java's modified UTF-8, its length in front."""
+        """Read a text of at most 65535 bytes in Java's modified UTF-8, preceded by its length."""
 
     @abstractmethod
     def read_bytes(self, value: bytearray, length: int | None = None) -> int:
@@ -531,7 +531,7 @@ class BytesMessage(_SequenceMessage, declares=True):
 
     @abstractmethod
     def write_utf(self, value: str) -> None:
-        """Write a text in Java's modified UTF-8, its length in front; above 65535 bytes: `JMSException`."""
+        """Write a text in Java's modified UTF-8, preceded by its length; above 65535 bytes: `JMSException`."""
 
 
 class StreamMessage(_SequenceMessage, declares=True):

@@ -12,7 +12,7 @@ from pyjms.api.message import Message
 
 
 class DeliveryMode(IntEnum):
-    """How carefully the provider keeps a message (JMS 1.1 §4.7)."""
+    """The reliability of a message's delivery (JMS 1.1 §4.7)."""
 
     NON_PERSISTENT = 1
     """At most once: the message may be lost when the provider fails."""
@@ -21,7 +21,7 @@ class DeliveryMode(IntEnum):
 
 
 class MessageProducer(Closeable, declares=True):
-    """Sends messages to its own destination, or, if it was made without one, to one given at each call (§4.6).
+    """A producer, which sends messages to its own destination, or, if it was made without one, to one given in each call (§4.6).
 
     Belongs to its session's thread; only `close` may be called from another one. Every method but `close` raises
     `IllegalStateException` once the producer is closed.
@@ -32,7 +32,7 @@ class MessageProducer(Closeable, declares=True):
     @property
     @abstractmethod
     def disable_message_id(self) -> bool:
-        """A hint that nobody needs message identifiers; False at first. The provider may ignore it (§3.4.3)."""
+        """A hint that message identifiers are not needed; False at first. The provider may ignore it (§3.4.3)."""
 
     @disable_message_id.setter
     @abstractmethod
@@ -41,7 +41,7 @@ class MessageProducer(Closeable, declares=True):
     @property
     @abstractmethod
     def disable_message_timestamp(self) -> bool:
-        """A hint that nobody needs time stamps; False at first. The provider may ignore it (§3.4.4)."""
+        """A hint that time stamps are not needed; False at first. The provider may ignore it (§3.4.4)."""
 
     @disable_message_timestamp.setter
     @abstractmethod
@@ -68,7 +68,7 @@ class MessageProducer(Closeable, declares=True):
     @property
     @abstractmethod
     def time_to_live(self) -> int:
-        """How long messages sent without an own time live, in milliseconds from sending; 0, as at first: for ever."""
+        """The time to live of messages sent without one, in milliseconds from sending; 0, the default: for ever."""
 
     @time_to_live.setter
     @abstractmethod
@@ -77,11 +77,11 @@ class MessageProducer(Closeable, declares=True):
     @property
     @abstractmethod
     def destination(self) -> Destination | None:
-        """Where this producer sends to; None if each call names its destination."""
+        """The destination of this producer; None if each call names one."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the producer holds. Closing twice does nothing."""
+        """Release the resources of the producer. Closing twice does nothing."""
 
     @overload
     @abstractmethod
@@ -108,12 +108,12 @@ class MessageProducer(Closeable, declares=True):
     def send(self, *arguments: Any, **named: Any) -> None:
         """Send `message`, to `destination` if the producer has none of its own.
 
-        `delivery_mode` is a `DeliveryMode`, `priority` 0 to 9, `time_to_live` milliseconds (0: for ever); what is
-        left out or None is the producer's own. The message gets its header fields (§3.4) and may be used again.
+        `delivery_mode` is a `DeliveryMode`, `priority` 0 to 9, `time_to_live` milliseconds (0: for ever); values
+        left out or None are the producer's own. The message gets its header fields (§3.4) and may be used again.
 
         Raises `UnsupportedOperationException` when a destination is given although the producer has one, or missing
         although it has none; `InvalidDestinationException`; `MessageFormatException`; `JMSException` when the
-        provider cannot take the message.
+        provider cannot accept the message.
         """
 
 
@@ -125,7 +125,7 @@ class QueueSender(MessageProducer, declares=True):
     @property
     @abstractmethod
     def queue(self) -> Queue | None:
-        """The queue it sends to; None if each call names its queue."""
+        """The queue of this sender; None if each call names one."""
 
     @overload
     @abstractmethod
@@ -172,7 +172,7 @@ class TopicPublisher(MessageProducer, declares=True):
     @property
     @abstractmethod
     def topic(self) -> Topic | None:
-        """The topic it publishes to; None if each call names its topic."""
+        """The topic of this publisher; None if each call names one."""
 
     @overload
     @abstractmethod

@@ -15,20 +15,20 @@ from pyjms.api.producer import MessageProducer, QueueSender, TopicPublisher
 
 
 class AcknowledgeMode(IntEnum):
-    """Who acknowledges the messages of a session, and when (JMS 1.1 §4.4.11)."""
+    """The acknowledgement of a session's messages: by which side, and when (JMS 1.1 §4.4.11)."""
 
     SESSION_TRANSACTED = 0
-    """`Session.commit` does. What `Session.acknowledge_mode` says of a transacted session."""
+    """By `Session.commit`. The value of `Session.acknowledge_mode` of a transacted session."""
     AUTO_ACKNOWLEDGE = 1
-    """The session, after each `receive` and each return of a listener."""
+    """By the session, after each `receive` and each return of a listener."""
     CLIENT_ACKNOWLEDGE = 2
-    """The client, with `Message.acknowledge`: all that the session delivered so far."""
+    """By the client, with `Message.acknowledge`: all messages that the session has delivered so far."""
     DUPS_OK_ACKNOWLEDGE = 3
-    """The session, when it suits it: messages may come twice after a failure."""
+    """By the session, lazily: messages may be delivered twice after a failure."""
 
 
 class Runnable(Interface, declares=True):
-    """java.lang.Runnable: something to run on a thread."""
+    """java.lang.Runnable: an object to run on a thread."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class Session(Runnable, Closeable, declares=True):
 
     A session and all that it makes belong to one thread at a time; when it has listeners, to its own thread. Only
     `close` may be called from another one. Every method but `close` raises `IllegalStateException` once the session is
-    closed; making messages is no exception.
+    closed, except those that make messages.
     """
 
     __slots__ = ()
@@ -88,7 +88,7 @@ class Session(Runnable, Closeable, declares=True):
     @property
     @abstractmethod
     def acknowledge_mode(self) -> AcknowledgeMode:
-        """The mode; SESSION_TRANSACTED for a transacted session, whatever was asked for."""
+        """The mode; SESSION_TRANSACTED for a transacted session, which has no other."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -100,7 +100,7 @@ class Session(Runnable, Closeable, declares=True):
 
     @abstractmethod
     def rollback(self) -> None:
-        """Undo the transaction: nothing was sent, and what was received comes again; then begin the next one (§4.4.7).
+        """Undo the transaction: its sends are dropped, and received messages are redelivered; then begin the next one (§4.4.7).
 
         Raises `IllegalStateException` when the session is not transacted; `TransactionInProgressException` when XA
         controls it.
@@ -108,7 +108,7 @@ class Session(Runnable, Closeable, declares=True):
 
     @abstractmethod
     def recover(self) -> None:
-        """Deliver again, from the first one on and marked as such, the messages not yet acknowledged (§4.4.11).
+        """Redeliver the messages not yet acknowledged, from the first one on and marked as redelivered (§4.4.11).
 
         Raises `IllegalStateException` when the session is transacted.
         """
@@ -125,7 +125,7 @@ class Session(Runnable, Closeable, declares=True):
     @property
     @abstractmethod
     def message_listener(self) -> MessageListenerLike | None:
-        """The listener that `run` feeds, or None; once set, the session cannot receive in another way (§8.2.1)."""
+        """The listener that `run` calls, or None; once set, the session cannot receive in another way (§8.2.1)."""
 
     @message_listener.setter
     @abstractmethod
@@ -133,13 +133,13 @@ class Session(Runnable, Closeable, declares=True):
 
     @abstractmethod
     def run(self) -> None:
-        """Give the messages that a `ConnectionConsumer` loaded into this session to its listener (§8.2.1)."""
+        """Deliver the messages that a `ConnectionConsumer` loaded into this session to its listener (§8.2.1)."""
 
     # ------------------------------------------------------------------------------------ producers and consumers
 
     @abstractmethod
     def create_producer(self, destination: Destination | None = None) -> MessageProducer:
-        """Return a producer for `destination`; None: each `send` will name its own (§4.6).
+        """Return a producer for `destination`; None: each `send` names its own (§4.6).
 
         Raises `InvalidDestinationException`.
         """
@@ -150,7 +150,7 @@ class Session(Runnable, Closeable, declares=True):
     ) -> MessageConsumer:
         """Return a consumer of the messages of `destination` that `message_selector` chooses; None or "": all (§4.5).
 
-        With `no_local`, a topic's consumer gets nothing that its own connection published; queues ignore it.
+        With `no_local`, a topic's consumer gets no messages published by its own connection; queues ignore it.
         Raises `InvalidDestinationException`, `InvalidSelectorException`.
         """
 
@@ -160,7 +160,7 @@ class Session(Runnable, Closeable, declares=True):
     ) -> TopicSubscriber:
         """Return a subscriber of the durable subscription `name` of this connection's client identifier (§6.11.1).
 
-        The subscription is made if there is none, and replaced if topic, selector or `no_local` differ. It gathers
+        The subscription is created if there is none, and replaced if topic, selector or `no_local` differ. It collects
         messages while it has no subscriber; it has at most one at a time. `unsubscribe` ends it.
 
         Raises `IllegalStateException` without a client identifier and in the queue domain;
@@ -177,7 +177,7 @@ class Session(Runnable, Closeable, declares=True):
 
     @abstractmethod
     def unsubscribe(self, name: str) -> None:
-        """End the durable subscription `name` and forget its messages (§6.3).
+        """End the durable subscription `name` and drop its messages (§6.3).
 
         Raises `InvalidDestinationException` when there is none; `JMSException` while it has a subscriber or messages
         of it are not yet acknowledged; `IllegalStateException` in the queue domain.
@@ -201,14 +201,14 @@ class Session(Runnable, Closeable, declares=True):
 
     @abstractmethod
     def create_temporary_queue(self) -> TemporaryQueue:
-        """Return a new queue that lives as long as the connection, or until deleted (§4.4.3).
+        """Return a new queue that exists as long as the connection, or until deleted (§4.4.3).
 
         Raises `IllegalStateException` in the topic domain.
         """
 
     @abstractmethod
     def create_temporary_topic(self) -> TemporaryTopic:
-        """Return a new topic that lives as long as the connection, or until deleted (§4.4.3).
+        """Return a new topic that exists as long as the connection, or until deleted (§4.4.3).
 
         Raises `IllegalStateException` in the queue domain.
         """
@@ -231,7 +231,7 @@ class QueueSession(Session, declares=True):
 
     @abstractmethod
     def create_sender(self, queue: Queue | None = None) -> QueueSender:
-        """Return a sender to `queue`; None: each `send` will name its own. Raises `InvalidDestinationException`."""
+        """Return a sender to `queue`; None: each `send` names its own. Raises `InvalidDestinationException`."""
 
 
 class TopicSession(Session, declares=True):
@@ -246,7 +246,7 @@ class TopicSession(Session, declares=True):
     def create_subscriber(
         self, topic: Topic, message_selector: str | None = None, no_local: bool = False
     ) -> TopicSubscriber:
-        """Return a subscriber that gets what is published while it is open, as `Session.create_consumer` (§6.11).
+        """Return a subscriber that gets messages published while it is open, as `Session.create_consumer` (§6.11).
 
         Raises `InvalidDestinationException`, `InvalidSelectorException`.
         """

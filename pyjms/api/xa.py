@@ -45,7 +45,7 @@ class XAException(CheckedThrowable, Exception, declares=True):
     XA_HEURCOM: Final = 7
     XA_HEURRB: Final = 6
     XA_HEURMIX: Final = 5
-    """The branch may have been, was, was not, was partly committed by a decision of the resource."""
+    """By a decision of the resource, the branch may have been, was, was not, or was partly committed."""
     XA_RETRY: Final = 4
     XA_RDONLY: Final = 3
     XAER_ASYNC: Final = -2
@@ -101,7 +101,7 @@ class Xid(Interface, declares=True):
     @property
     @abstractmethod
     def format_id(self) -> int:
-        """Which format the two other parts have; -1: no branch at all."""
+        """The format of the two other parts; -1: no branch at all."""
 
     @property
     @abstractmethod
@@ -115,7 +115,7 @@ class Xid(Interface, declares=True):
 
 
 class XAResource(Interface, declares=True):
-    """javax.transaction.xa.XAResource: what a transaction manager calls to control a session's work.
+    """javax.transaction.xa.XAResource: the interface by which a transaction manager controls a session's work.
 
     Each method raises `XAException`.
     """
@@ -136,7 +136,7 @@ class XAResource(Interface, declares=True):
 
     @abstractmethod
     def start(self, xid: Xid, flags: int) -> None:
-        """Begin work for branch `xid`; with TMJOIN or TMRESUME, go on with it."""
+        """Begin work for branch `xid`; with TMJOIN or TMRESUME, continue it."""
 
     @abstractmethod
     def end(self, xid: Xid, flags: int) -> None:
@@ -144,7 +144,7 @@ class XAResource(Interface, declares=True):
 
     @abstractmethod
     def prepare(self, xid: Xid) -> int:
-        """Promise that branch `xid` can be committed, whatever dies: XA_OK; XA_RDONLY if it changed nothing."""
+        """Promise that branch `xid` can be committed, even after a failure: XA_OK; XA_RDONLY if it changed nothing."""
 
     @abstractmethod
     def commit(self, xid: Xid, one_phase: bool) -> None:
@@ -171,11 +171,11 @@ class XAResource(Interface, declares=True):
 
     @abstractmethod
     def get_transaction_timeout(self) -> int:
-        """Return after how many seconds a branch is rolled back."""
+        """Return the number of seconds after which a branch is rolled back."""
 
     @abstractmethod
     def set_transaction_timeout(self, seconds: int) -> bool:
-        """Set that time, 0: the resource's own default. Return whether the resource heeds it."""
+        """Set that time, 0: the resource's own default. Return whether the resource supports it."""
 
 
 class XASession(Session, declares=True):
@@ -186,12 +186,12 @@ class XASession(Session, declares=True):
     @property
     @abstractmethod
     def session(self) -> Session:
-        """The session to work with."""
+        """The session for the application."""
 
     @property
     @abstractmethod
     def xa_resource(self) -> XAResource:
-        """What the transaction manager calls."""
+        """The resource for the transaction manager."""
 
     @property
     @abstractmethod
@@ -208,25 +208,25 @@ class XASession(Session, declares=True):
 
 
 class XAQueueSession(XASession, declares=True):
-    """Such a session of the point-to-point domain (§8.5)."""
+    """An XA session of the point-to-point domain (§8.5)."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def queue_session(self) -> QueueSession:
-        """The session to work with."""
+        """The session for the application."""
 
 
 class XATopicSession(XASession, declares=True):
-    """Such a session of the publish/subscribe domain (§8.5)."""
+    """An XA session of the publish/subscribe domain (§8.5)."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def topic_session(self) -> TopicSession:
-        """The session to work with."""
+        """The session for the application."""
 
 
 class XAConnection(Connection, declares=True):
@@ -240,7 +240,7 @@ class XAConnection(Connection, declares=True):
 
 
 class XAQueueConnection(XAConnection, QueueConnection, declares=True):
-    """Such a connection of the point-to-point domain (§8.4)."""
+    """An XA connection of the point-to-point domain (§8.4)."""
 
     __slots__ = ()
 
@@ -250,7 +250,7 @@ class XAQueueConnection(XAConnection, QueueConnection, declares=True):
 
 
 class XATopicConnection(XAConnection, TopicConnection, declares=True):
-    """Such a connection of the publish/subscribe domain (§8.4)."""
+    """An XA connection of the publish/subscribe domain (§8.4)."""
 
     __slots__ = ()
 
@@ -270,7 +270,7 @@ class XAConnectionFactory(Interface, declares=True):
 
 
 class XAQueueConnectionFactory(QueueConnectionFactory, XAConnectionFactory, declares=True):
-    """Such a factory of the point-to-point domain (§8.3)."""
+    """An XA factory of the point-to-point domain (§8.3)."""
 
     __slots__ = ()
 
@@ -282,7 +282,7 @@ class XAQueueConnectionFactory(QueueConnectionFactory, XAConnectionFactory, decl
 
 
 class XATopicConnectionFactory(TopicConnectionFactory, XAConnectionFactory, declares=True):
-    """Such a factory of the publish/subscribe domain (§8.3)."""
+    """An XA factory of the publish/subscribe domain (§8.3)."""
 
     __slots__ = ()
 

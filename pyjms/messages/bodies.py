@@ -90,7 +90,7 @@ _DOUBLE = struct.Struct(">d")
 # DataOutputStream.writeFloat goes by floatToIntBits, which makes all NaNs one.
 _SINGLE_NAN = bytes.fromhex("7fc00000")
 _DOUBLE_NAN = bytes.fromhex("7ff8000000000000")
-"""Java writes one NaN, whatever its bits were."""
+"""Java writes one NaN, for all bit patterns."""
 
 
 class JmsBytesMessage(JmsMessage, BytesMessage):
@@ -291,7 +291,7 @@ _WRITERS: Mapping[type, Callable[[JmsBytesMessage, Any], None]] = {
     str: JmsBytesMessage.write_utf,
     bytes: JmsBytesMessage.write_bytes,
 }
-"""How `write_object` writes a stored value."""
+"""The writer of each stored type, for `write_object`."""
 
 
 T = TypeVar("T")

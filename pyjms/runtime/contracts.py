@@ -50,7 +50,7 @@ class ConnectionContract(Protocol):
         ...
 
     def check_not_lost(self) -> None:
-        """Raise JMSException when the connection is gone for good."""
+        """Raise JMSException when the connection is lost for good."""
         ...
 
     def report(self, error: ProviderError) -> None:

@@ -52,7 +52,7 @@ def current_tracer() -> MessageTracer | None:
 
 
 def trace_with(tracer: MessageTracer | None) -> None:
-    """Have producers and consumers that are made from now on report to `tracer`; None: to no tracer."""
+    """Set the tracer of producers and consumers made from now on; None: no tracer."""
     _tracers[:] = [] if tracer is None else [tracer]
 
 

@@ -113,7 +113,7 @@ class ConnectionEvents(Protocol):
     def on_exception(self, error: ProviderError) -> None:
         """The connection has a problem that no running call reports (JMS 1.1 §4.3.8).
 
-        Called once for each problem; `ConnectionLostError` says that the connection is gone for good.
+        Called once for each problem; `ConnectionLostError` means that the connection is lost for good.
         """
         ...
 
@@ -425,7 +425,7 @@ class ProviderSession(ABC):
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_set_timeout(self, seconds: int) -> bool:
-        """Have branches that this session starts from now on rolled back unless they are prepared within `seconds`.
+        """Set the time-out of branches that this session starts from now on: they are rolled back unless prepared within `seconds`.
 
         0: the provider's own time. Return whether the provider supports it.
         """

@@ -89,7 +89,7 @@ class InstanceOrder(Enum):
 
     BY_ID = "id"
     NEWEST_FIRST = "newest"
-    """Those that changed last first."""
+    """The last changed ones first."""
     OLDEST_FIRST = "oldest"
 
 
@@ -97,9 +97,9 @@ class SteeringCommand(Enum):
     """A user's command to an instance."""
 
     RETRY = "retry"
-    """Of a parked one: try the step, or its compensation, again."""
+    """For a parked one: try the step, or its compensation, again."""
     SKIP = "skip"
-    """Of a parked one: go on as if it had been done by hand."""
+    """For a parked one: continue as if it had been done by hand."""
     PARK = "park"
     """Stop until a user retries it."""
     CANCEL = "cancel"

@@ -406,7 +406,7 @@ def _announce(broker: ServedBroker) -> None:
 
 
 def _serving_nobody(broker: ServedBroker) -> Iterator[str]:
-    """Yield warnings about objects that work but serve nobody, such as one whose lost file was created again, empty."""
+    """Yield warnings about objects that work but serve no client, such as one whose lost file was created again, empty."""
     from pyjms_provider.model.managed import State
 
     for node in broker.broker.children("virtual_host_node"):

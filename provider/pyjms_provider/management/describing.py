@@ -1,4 +1,4 @@
-"""How objects, lists of them, and the model itself are described to callers, as JSON.
+"""Descriptions of objects, of lists of them, and of the model itself, as JSON.
 
 The condition of a list is written as a message selector (JMS 1.1 §3.8.1), in which identifiers are the fields of the objects:
 ``waiting > 100 AND name LIKE 'orders.%'``.
@@ -58,7 +58,7 @@ FACTS: Final = frozenset(
 
 @cache
 def known_fields(category: str) -> frozenset[str]:
-    """Return all fields that objects of a category may have, whatever their types."""
+    """Return all fields that objects of a category may have, in any of its types."""
     found = set(FACTS)
     for name in tree.types_of(category):
         kind = tree.class_of(category, name)[1]
@@ -200,7 +200,7 @@ class ListedPage:
 
     items: Sequence[Mapping[str, Any]]
     total: int
-    """How many objects match."""
+    """The number of all objects that match."""
     offset: int
 
 

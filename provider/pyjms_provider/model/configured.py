@@ -249,7 +249,7 @@ class ConfiguredObject(ManagedObject):
                 raise failure
             for phase in RECOVERY[:-1]:
                 self._run_phase(phase)
-            # Checked, but not opened: a stopped object shows what is wrong with it before somebody starts it.
+            # Checked, but not opened: a stopped object shows its errors before it is started.
             if self.snapshot.record.is_stopped:
                 self._step(Event.STOP)
                 return
@@ -504,7 +504,7 @@ class ConfiguredObject(ManagedObject):
                 try:
                     tell(listener)
                 except Exception:
-                    # Other people's code: the change was made, and its other listeners must hear of it.
+                    # Other people's code: the change was made, and the other listeners must still be notified.
                     _log.exception("PYJMS-MODEL-4 a listener of %s failed", each.path)
 
 

@@ -49,7 +49,7 @@ class ManagedHost(Protocol):
 
     @property
     def life_time(self) -> str:
-        """How long it lives."""
+        """Its life time."""
         ...
 
     @property

@@ -396,7 +396,7 @@ class ManagedObject:
             return
         for name in self.child_names(category):
             found = self.find_child(category, name)
-            # A queue or connection may have gone since the names were read.
+            # A queue or connection may have ended since the names were read.
             if found is not None:
                 yield found
 

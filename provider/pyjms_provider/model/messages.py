@@ -72,7 +72,7 @@ class MessageBody(ImmutableModel):
     is_whole: bool
     text: str | None = None
     base64: str | None = None
-    """Of bytes, and of the pickled form of an object, which is never unpickled here."""
+    """Of bytes, or of the pickled form of an object, which is never unpickled here."""
     map: dict[str, TypedValue] | None = None
     stream: list[TypedValue] | None = None
 
@@ -405,11 +405,11 @@ class ClauseView(ImmutableModel):
     reads: dict[str, TypedValue]
     """The names that it reads, with their values."""
     clauses: list[ClauseView]
-    """What AND, OR or NOT combine."""
+    """The operands of AND, OR or NOT."""
 
 
 class ExplainedMessage(ImmutableModel):
-    """What a selector says of one message."""
+    """The result of a selector for one message."""
 
     message_id: str | None
     matches: bool
@@ -417,7 +417,7 @@ class ExplainedMessage(ImmutableModel):
 
 
 def explain_message(selector: Selector, envelope: Envelope) -> ExplainedMessage:
-    """Return what the selector says of the message."""
+    """Return the selector's result for the message."""
     found = selector.explain(envelope)
     # By identity: one selector may contain the same clause twice, and only one of them decides.
     deciding = frozenset(id(clause) for clause in found.deciding)

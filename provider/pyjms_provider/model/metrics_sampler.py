@@ -273,7 +273,7 @@ _DIGITS: Final = 3
 
 
 class AlertView(BaseModel):
-    """One alert that holds."""
+    """An active alert."""
 
     kind: AlertKind
     value: int
@@ -282,14 +282,14 @@ class AlertView(BaseModel):
 
 
 class PastView(BaseModel):
-    """What was noted, the oldest first."""
+    """Samples, the oldest first."""
 
     step_ms: int
     is_kept: bool
-    """False: it is not among the busiest queues, so nothing is noted of it."""
+    """False: the queue is not among the busiest, so it is not sampled."""
     times_ms: list[int]
     columns: dict[str, list[float | None]]
-    """By what was noted, as many values each as there are times; None: nobody knows."""
+    """By column, a value for each time; None: unknown."""
 
 
 def alert_views(alerts: tuple[Alert, ...]) -> list[AlertView]:

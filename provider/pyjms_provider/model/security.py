@@ -51,7 +51,7 @@ from pyjms_provider.transport.tls import why_unusable
 
 
 class AccessRule(ImmutableModel):
-    """One rule. The first that fits decides; what none allows is denied."""
+    """One rule. The first that matches decides; without one, access is denied."""
 
     effect: str
     """``allow`` or ``deny``."""
@@ -60,11 +60,11 @@ class AccessRule(ImmutableModel):
     operations: list[str] | None = None
     """None: all."""
     kind: str | None = None
-    """What kind of target; None: any."""
+    """The kind of target; None: any."""
     name: str | None = None
-    """Which targets, as a pattern; None: any."""
+    """A pattern of targets; None: any."""
     virtual_host: str | None = None
-    """In which virtual hosts, as a pattern; None: any."""
+    """A pattern of virtual hosts; None: any."""
 
 
 class AccessControlAttributes(Attributes):
