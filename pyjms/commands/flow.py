@@ -241,7 +241,7 @@ def _park(
         if cancel:
             client.cancel(instance, reason)
         else:
-            client.park(instance, reason)
+            client.suspend(instance, reason)
         note(f"asked for: {instance} is {'cancelled' if cancel else 'parked'}")
 
 

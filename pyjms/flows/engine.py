@@ -199,17 +199,17 @@ class FlowEngine:
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
         # Postponed requests outlive the connection: the queues that refused may still refuse.
-        asking = RequestDispatcher(session, self._events, self._postponed)
+        dispatcher = RequestDispatcher(session, self._events, self._postponed)
         is_busy = True
         self._again_ms = 0
         while not self._stopped.is_set():
             # While there is work, the queue is only polled: a wait would delay overdue instances.
             messages = self._take(consumer, 0 if until_idle or is_busy else self._wait_ms())
-            is_served = not messages or self._serve(asking, messages)
+            is_served = not messages or self._serve(dispatcher, messages)
             # After the events: a redelivered command of an operator was about the step that its instance awaited then.
-            is_busy = self._serve_overdue(asking) or not is_served
+            is_busy = self._serve_overdue(dispatcher) or not is_served
             if is_served:  # otherwise the same events come first, and would send requests once more
-                is_busy |= self._ask_again(asking)
+                is_busy |= self._retry_postponed(dispatcher)
             if until_idle and not messages and not is_busy:
                 if self._postponed and self._refusal is not None:
                     raise self._refusal
@@ -248,7 +248,7 @@ class FlowEngine:
         due_ms = self._due_ms
         return _LONGEST_WAIT_MS if due_ms is None else min(_LONGEST_WAIT_MS, max(1, due_ms - self._clock.time_ms()))
 
-    def _serve(self, asking: RequestDispatcher, messages: Sequence[Message]) -> bool:
+    def _serve(self, dispatcher: RequestDispatcher, messages: Sequence[Message]) -> bool:
         """Serve these events as one unit; return False if they will be redelivered."""
         arrivals: list[Arrival] = []
         sources: dict[int, Message] = {}
@@ -257,7 +257,7 @@ class FlowEngine:
                 instance, event = read_event(message)
             except FlowException as error:
                 # In the same transaction: a message that is no event must neither block the others nor be redelivered.
-                asking.put_aside(message, error)
+                dispatcher.quarantine(message, error)
                 continue
             id_ = message.jms_message_id or ""
             arrival = Arrival(instance=instance, event=event, id=id_, was_delivered=message.jms_redelivered)
@@ -268,11 +268,11 @@ class FlowEngine:
         # between (decision 0920).
         batch = self._keep(arrivals)
         for arrival, why in batch.refused:
-            asking.put_aside(sources[id(arrival)], why)
-        return self._commit(asking, batch.asks)
+            dispatcher.quarantine(sources[id(arrival)], why)
+        return self._commit(dispatcher, batch.asks)
 
-    def _commit(self, asking: RequestDispatcher, asks: Sequence[Ask]) -> bool:
-        refusal = asking.commit(asks)
+    def _commit(self, dispatcher: RequestDispatcher, asks: Sequence[Ask]) -> bool:
+        refusal = dispatcher.commit(asks)
         if refusal is None:
             return True
         self._refusal = refusal
@@ -280,12 +280,12 @@ class FlowEngine:
         self._tell(refusal)
         return False
 
-    def _ask_again(self, asking: RequestDispatcher) -> bool:
+    def _retry_postponed(self, dispatcher: RequestDispatcher) -> bool:
         """Send postponed requests, if it is time; return whether more may be accepted now."""
         now_ms = self._clock.monotonic_ms()
         if not self._postponed or now_ms < self._again_ms:
             return False
-        refusal = asking.ask_again(self._waited_for)
+        refusal = dispatcher.retry_postponed(self._waited_for)
         if refusal is None:
             return bool(self._postponed)
         self._refusal = refusal  # the first refusal was reported
@@ -296,7 +296,7 @@ class FlowEngine:
         instance = self._store.find(instance_id)
         return None if instance is None else asked(self._flow(instance.flow, instance.version), instance)
 
-    def _serve_overdue(self, asking: RequestDispatcher) -> bool:
+    def _serve_overdue(self, dispatcher: RequestDispatcher) -> bool:
         """Handle instances whose answer is overdue; return whether there were any."""
         # One index lookup: most of the time nothing is overdue, and the next wait ends when something will be.
         self._due_ms = self._store.next_due_ms()
@@ -308,7 +308,7 @@ class FlowEngine:
         batch = self._keep([Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
         # A refusal is reported and postponed in there; the instance is in the store, so its next time-out would also
         # repeat the request.
-        self._commit(asking, batch.asks)
+        self._commit(dispatcher, batch.asks)
         return bool(overdue)
 
     def _keep(self, arrivals: Sequence[Arrival]) -> Batch:
@@ -351,7 +351,7 @@ class RequestDispatcher:
         self._producer = session.create_producer(None)
         self._postponed = postponed
 
-    def put_aside(self, message: Message, why: FlowException) -> None:
+    def quarantine(self, message: Message, why: FlowException) -> None:
         """Move an event without effect to the queue of bad events, once the transaction is committed."""
         _log.warning("event %s is put aside: %s", message.jms_message_id, why)
         self._producer.send(self._bad, message)
@@ -390,7 +390,7 @@ class RequestDispatcher:
             self._postpone(ask)
         return refusal
 
-    def ask_again(self, waited_for: Callable[[str], Ask | None]) -> JMSException | None:
+    def retry_postponed(self, waited_for: Callable[[str], Ask | None]) -> JMSException | None:
         """Send postponed requests, one by one, until their queue refuses; return the last refusal. Raises as `commit`
         does.
         """

@@ -148,7 +148,7 @@ def begin(flow: Flow, instance_id: str, data: Mapping[str, Any], now_ms: int) ->
         revision=0,
         story=(Note(time_ms=now_ms, what="begun"),),
     )
-    return _asking(flow, instance, now_ms)
+    return _requesting(flow, instance, now_ms)
 
 
 def advance(flow: Flow, instance: Instance, event: Event, now_ms: int) -> tuple[Instance, Ask | None]:
@@ -227,7 +227,7 @@ def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tup
     step = flow.steps[instance.position]
     told = _told(instance, now_ms, "overdue", step, f"attempt {instance.attempt}")
     if instance.attempt <= step.retries:
-        return _asking(flow, replace(told, attempt=instance.attempt + 1), now_ms)
+        return _requesting(flow, replace(told, attempt=instance.attempt + 1), now_ms)
     what = f"{'the compensation of ' if instance.status is Status.COMPENSATING else ''}{step.name} was not answered"
     # A compensation is never abandoned for another one: only an operator can decide then.
     if instance.status is Status.RUNNING and step.on_timeout == "compensate":
@@ -245,7 +245,7 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
     # The attempts start again: an operator who has repaired the cause wants all of them.
     freed = replace(told, status=status, was_compensating=False, attempt=1)
     if not event.skip:
-        return _asking(flow, freed, now_ms)
+        return _requesting(flow, freed, now_ms)
     if status is Status.RUNNING:
         return _forward(flow, freed, now_ms)
     return _backward(flow, freed, instance.position - 1, now_ms)
@@ -284,7 +284,7 @@ def _is_waited_for(flow: Flow, instance: Instance, event: Answer) -> bool:
 def _forward(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask | None]:
     if instance.position + 1 == len(flow.steps):
         return _told(replace(instance, status=Status.COMPLETED, due_ms=0), now_ms, "completed"), None
-    return _asking(flow, replace(instance, position=instance.position + 1, attempt=1), now_ms)
+    return _requesting(flow, replace(instance, position=instance.position + 1, attempt=1), now_ms)
 
 
 def _backward(flow: Flow, instance: Instance, position: int, now_ms: int) -> tuple[Instance, Ask | None]:
@@ -295,7 +295,7 @@ def _backward(flow: Flow, instance: Instance, position: int, now_ms: int) -> tup
     if position < 0:
         ended = replace(instance, status=Status.COMPENSATED, position=0, due_ms=0)
         return _told(ended, now_ms, "all is compensated", reason=instance.reason), None
-    return _asking(flow, replace(instance, status=Status.COMPENSATING, position=position, attempt=1), now_ms)
+    return _requesting(flow, replace(instance, status=Status.COMPENSATING, position=position, attempt=1), now_ms)
 
 
 def _parked(instance: Instance, reason: str, now_ms: int) -> Instance:
@@ -304,7 +304,7 @@ def _parked(instance: Instance, reason: str, now_ms: int) -> Instance:
     return _told(parked, now_ms, "parked", reason=reason)
 
 
-def _asking(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask]:
+def _requesting(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask]:
     step = flow.steps[instance.position]
     patience_s = step.timeout_s
     if instance.attempt > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,14 @@ class FlowClient:
         """
         self._send(event_message(self._session, instance, Retry(skip=skip, reason=reason)))
 
-    def park(self, instance: str, reason: str) -> None:
+    def suspend(self, instance: str, reason: str) -> None:
         """Stop an instance until `retry`."""
         self._send(event_message(self._session, instance, Suspend(reason=reason)))
+
+    def park(self, instance: str, reason: str) -> None:
+        """The former name of `suspend`, until 0.3."""
+        warnings.warn("FlowClient.park is called suspend", DeprecationWarning, stacklevel=2)
+        self.suspend(instance, reason)
 
     def cancel(self, instance: str, reason: str) -> None:
         """Compensate an instance: the done steps are undone."""

@@ -9,7 +9,7 @@ from threading import Lock
 from uuid import uuid4
 
 from pyjms.forwarding.settings import AdaptiveBatchSize, RouteSettings, Site
-from pyjms.forwarding.unit import Piece, UndeliverableError, has_lasting_id, readdressed
+from pyjms.forwarding.unit import Copy, UndeliverableError, has_lasting_id, readdressed
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
@@ -205,12 +205,12 @@ class Sink:
         """The site's property for duplicate detection; None if it has none, or was never connected."""
         return duplicate_property_of(self.link.provider_name)
 
-    def deliver(self, pieces: Sequence[Piece]) -> None:
-        """Deliver all pieces to the site, or mark them as refused, before returning; may be repeated after an error.
+    def deliver(self, copies: Sequence[Copy]) -> None:
+        """Deliver all copies to the site, or mark them as refused, before returning; may be repeated after an error.
 
         Raises `ProviderError` when the site is unreachable or has no room.
         """
-        waiting = [piece for piece in pieces if not (piece.is_done or self._has_arrived(piece))]
+        waiting = [copy for copy in copies if not (copy.is_done or self._has_arrived(copy))]
         if not waiting:
             return
         session = self._session()
@@ -226,7 +226,7 @@ class Sink:
             else:
                 self._batch_size.succeeded()
                 self._failures = 0
-            # The pieces of one transaction are delivered together, so the first one represents all.
+            # The copies of one transaction are delivered together, so the first one represents all.
             waiting = waiting if not some[0].is_done else waiting[len(some) :]
 
     def _session(self) -> ProviderSession:
@@ -235,8 +235,8 @@ class Sink:
             self.link.drop()
         return self.link.session()
 
-    def _look_at(self, tried: Sequence[Piece], error: ProviderError) -> None:
-        """Try fewer pieces next, or mark the single piece that the site refuses. Raises `error` when a later attempt is
+    def _look_at(self, tried: Sequence[Copy], error: ProviderError) -> None:
+        """Try fewer copies next, or mark the single copy that the site refuses. Raises `error` when a later attempt is
         needed.
         """
         # A rollback at the commit does not say which message caused it, or whether there was no room.
@@ -247,34 +247,34 @@ class Sink:
         # (decision 0900).
         if len(tried) > 1 or not self._is_well:
             raise error
-        (piece,) = tried
+        (copy,) = tried
         # A remote site reports at the commit that it is full; that is no more the message's fault than at the send.
         self._failures += isinstance(error, RolledBackError) and not isinstance(error.__cause__, ResourceError)
         if not (is_refusal(error) or self._failures >= self._attempts):
             raise error
         self._failures = 0
-        piece.is_done = True
-        piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
+        copy.is_done = True
+        copy.item.refused = UndeliverableError(error.reason, str(copy.outgoing.target))
 
-    def _commit(self, session: ProviderSession, pieces: Sequence[Piece]) -> None:
+    def _commit(self, session: ProviderSession, copies: Sequence[Copy]) -> None:
         # Known only after connecting, so the envelopes are built for each attempt.
         found_by = self.duplicate_property
-        for piece in pieces:
-            session.send(piece.envelope(found_by))
+        for copy in copies:
+            session.send(copy.envelope(found_by))
         session.commit()
-        # Only after the commit: if its outcome is unknown, the pieces are sent again, and the site drops duplicates.
-        self.sent += len(pieces)
-        for piece in pieces:
-            piece.is_done = piece.is_there = True
+        # Only after the commit: if its outcome is unknown, the copies are sent again, and the site drops duplicates.
+        self.sent += len(copies)
+        for copy in copies:
+            copy.is_done = copy.is_there = True
 
-    def _has_arrived(self, piece: Piece) -> bool:
+    def _has_arrived(self, copy: Copy) -> bool:
         """Whether the site received it in a unit that the source did not settle; then it counts as delivered."""
-        if piece.identity is None or piece.identity not in self._arrived:
+        if copy.identity is None or copy.identity not in self._arrived:
             return False
-        self._arrived[piece.identity] -= 1
-        if not self._arrived[piece.identity]:
-            del self._arrived[piece.identity]
-        piece.is_done = piece.is_there = True
+        self._arrived[copy.identity] -= 1
+        if not self._arrived[copy.identity]:
+            del self._arrived[copy.identity]
+        copy.is_done = copy.is_there = True
         return True
 
     @property
@@ -292,30 +292,30 @@ class Sink:
         except ProviderError:
             self.link.drop()
 
-    def not_settled(self, pieces: Sequence[Piece]) -> None:
-        """Remember the delivered pieces, as the source will redeliver their messages."""
-        for piece in pieces:
-            # A refused piece is not remembered: when its message is redelivered, it is tried again.
-            if piece.is_there and piece.identity is not None:
-                self._arrived[piece.identity] += 1
+    def not_settled(self, copies: Sequence[Copy]) -> None:
+        """Remember the delivered copies, as the source will redeliver their messages."""
+        for copy in copies:
+            # A refused copy is not remembered: when its message is redelivered, it is tried again.
+            if copy.is_there and copy.identity is not None:
+                self._arrived[copy.identity] += 1
         # entries whose message was never redelivered: it expired, or another consumer took it
         while len(self._arrived) > _REMEMBERED_MAX:
             self._arrived.pop(next(iter(self._arrived)))
 
 
-def _with_different_identities(pieces: Sequence[Piece]) -> Sequence[Piece]:
-    """Return the first pieces, up to one with the identity of an earlier one.
+def _with_different_identities(copies: Sequence[Copy]) -> Sequence[Copy]:
+    """Return the first copies, up to one with the identity of an earlier one.
 
     A site can detect a duplicate only after the commit of the first message, so not within one transaction.
     """
     seen: set[str] = set()
-    for number, piece in enumerate(pieces):
-        if piece.identity is None:
+    for number, copy in enumerate(copies):
+        if copy.identity is None:
             continue
-        if piece.identity in seen:
-            return pieces[:number]
-        seen.add(piece.identity)
-    return pieces
+        if copy.identity in seen:
+            return copies[:number]
+        seen.add(copy.identity)
+    return copies
 
 
 class Source:

@@ -11,7 +11,7 @@ from random import Random
 
 from pyjms.forwarding.settings import AdaptiveBatchSize, Guarantee, RouteCounters, RouteSettings, Site, Target
 from pyjms.forwarding.sites import RouteConnection, Sink, Source, duplicate_property_of, is_refusal
-from pyjms.forwarding.unit import Piece, Plan, UndeliverableError, Unit, make_unit, undeliverable
+from pyjms.forwarding.unit import Copy, Plan, UndeliverableError, Unit, make_unit, undeliverable
 from pyjms.spi.clock import Clock, Delays, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
@@ -150,10 +150,10 @@ class Transfer:
     def _carry_unit(self, unit: Unit, batch: list[Delivery]) -> bool | None:
         """Deliver the planned copies of each message of the batch; None: plan the rest of the batch again."""
         while True:
-            for site, pieces in unit.pieces.items():
+            for site, copies in unit.copies.items():
                 # The other sites commit before the source does (decision 0900). After a crash in between, the batch is
                 # redelivered, and they drop duplicates by the ids; the other order would lose the batch.
-                if site != self._here and not self._bring(site, pieces):
+                if site != self._here and not self._bring(site, copies):
                     return False
             try:
                 # Messages to queues of the source's own site need no ids: they are in one transaction with the
@@ -179,12 +179,12 @@ class Transfer:
 
     def _forsake(self, unit: Unit) -> None:
         """Tell the sites which messages of a unit were not settled: they will be redelivered."""
-        for site, pieces in unit.pieces.items():
+        for site, copies in unit.copies.items():
             if site in self._sinks:
-                self._sinks[site].not_settled(pieces)
+                self._sinks[site].not_settled(copies)
 
-    def _bring(self, site: Site, pieces: list[Piece]) -> bool:
-        """Deliver all pieces to another site, however long it is unreachable; return False if the route must stop
+    def _bring(self, site: Site, copies: list[Copy]) -> bool:
+        """Deliver all copies to another site, however long it is unreachable; return False if the route must stop
         meanwhile.
         """
         sink = self._sink(site)
@@ -192,8 +192,8 @@ class Transfer:
             # An attempt that delivered a part of the batch counts as progress: the pause after it is short.
             sent = sink.sent
             try:
-                self._judge(sink, pieces)
-                sink.deliver(pieces)
+                self._judge(sink, copies)
+                sink.deliver(copies)
             except RouteError:
                 raise
             except ProviderError as error:
@@ -218,7 +218,7 @@ class Transfer:
                 sink.link.end()
         return sink
 
-    def _judge(self, sink: Sink, pieces: Iterable[Piece]) -> None:
+    def _judge(self, sink: Sink, copies: Iterable[Copy]) -> None:
         """Determine the guarantee at this site. Raises `RouteError` if it is too weak."""
         # An open connection was checked when it was made.
         if sink.link.is_open:
@@ -227,7 +227,7 @@ class Transfer:
         # refused here, before it sends anything.
         sink.link.session()
         known = duplicate_property_of(sink.link.provider_name)
-        for target in {piece.outgoing.target for piece in pieces}:
+        for target in {copy.outgoing.target for copy in copies}:
             if target.duplicate_property is None and known is None:
                 self.counters.guarantee = Guarantee.AT_LEAST_ONCE
                 if self.settings.require is Guarantee.ONCE_ONLY:
@@ -275,11 +275,11 @@ class Transfer:
     def _settle(self, unit: Unit) -> bool:
         """Settle a unit at the source, in one transaction; return False if it must be tried again."""
         session = self._source.link.session()
-        # A piece that was delivered to this site was refused: its message goes to the undeliverable queue instead.
-        here = [piece for piece in unit.pieces.get(self._here, ()) if not piece.is_done]
+        # A copy that was delivered to this site was refused: its message goes to the undeliverable queue instead.
+        here = [copy for copy in unit.copies.get(self._here, ()) if not copy.is_done]
         try:
-            for piece in here:
-                session.send(piece.envelope(None))
+            for copy in here:
+                session.send(copy.envelope(None))
             refused = [item for item in unit.items if item.refused is not None]
             for item in refused:
                 self._set_aside(session, item.delivery, item.refused)
@@ -314,24 +314,24 @@ class Transfer:
         address = Address(AddressKind.QUEUE, name)
         session.send(undeliverable(delivery.envelope, address, self.settings.name, why.target, why.reason))
 
-    def _find_refused(self, session: ProviderSession, pieces: Iterable[Piece]) -> None:
+    def _find_refused(self, session: ProviderSession, copies: Iterable[Copy]) -> None:
         """Try each send alone, without a commit, to find the refused ones."""
-        for piece in pieces:
+        for copy in copies:
             try:
-                session.send(piece.envelope(None))
+                session.send(copy.envelope(None))
             except ProviderError as error:
                 if not is_refusal(error):
                     raise
-                piece.is_done = True
+                copy.is_done = True
                 # The next attempt sends it to the undeliverable queue, in the transaction that acknowledges it.
-                piece.item.refused = UndeliverableError(error.reason, str(piece.outgoing.target))
+                copy.item.refused = UndeliverableError(error.reason, str(copy.outgoing.target))
             session.rollback()
 
     def _settled(self, unit: Unit, sent_here: int, refused: int) -> None:
         self._came_through()
         # Pieces for other sites count here, too, once the source has committed: an earlier count would include a
         # repeated batch twice.
-        sent = sent_here + sum(len(pieces) for site, pieces in unit.pieces.items() if site != self._here)
+        sent = sent_here + sum(len(copies) for site, copies in unit.copies.items() if site != self._here)
         self.counters.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
 
     def _recover(self, batch: list[Delivery], error: ProviderError) -> None:

@@ -185,8 +185,8 @@ class Item:
 
 
 @dataclass(slots=True)
-class Piece:
-    """One outgoing message of an item, and its state."""
+class Copy:
+    """A copy of an item's message for one target, and its state."""
 
     item: Item
     outgoing: OutgoingMessage
@@ -208,7 +208,7 @@ class Unit:
     """Messages that are received, and settled, together."""
 
     items: list[Item]
-    pieces: dict[Site, list[Piece]] = field(default_factory=dict)
+    copies: dict[Site, list[Copy]] = field(default_factory=dict)
     """By target site, in order."""
 
     @property
@@ -224,20 +224,20 @@ class Unit:
     def first(self, most: int) -> Unit:
         """Return the first items, at most `most`, as a unit."""
         if most >= len(self.items):
-            return Unit(list(self.items), dict(self.pieces))
+            return Unit(list(self.items), dict(self.copies))
         part = Unit(self.items[:most])
         # By identity: items compare by value, and have no hash.
         wanted = {id(item) for item in part.items}
-        part.pieces = {
-            site: [each for each in pieces if id(each.item) in wanted] for site, pieces in self.pieces.items()
+        part.copies = {
+            site: [each for each in copies if id(each.item) in wanted] for site, copies in self.copies.items()
         }
         return part
 
     def drop(self, part: Unit) -> None:
         """Remove the part that `first` returned."""
-        # The pieces of a site are in the order of the items, so those of the first items are its first pieces.
+        # The copies of a site are in the order of the items, so those of the first items are its first copies.
         del self.items[: len(part.items)]
-        self.pieces = {site: pieces[len(part.pieces.get(site, ())) :] for site, pieces in self.pieces.items()}
+        self.copies = {site: copies[len(part.copies.get(site, ())) :] for site, copies in self.copies.items()}
 
 
 def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, now_ms: int) -> Unit:
@@ -265,6 +265,6 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
         for message in outgoing:
             # The id is made of the received message: it must be the same after a crash, whatever a transformer makes of
             # the headers.
-            piece = Piece(item, message, forward_id(route, message.label, envelope))
-            unit.pieces.setdefault(message.target.site, []).append(piece)
+            copy = Copy(item, message, forward_id(route, message.label, envelope))
+            unit.copies.setdefault(message.target.site, []).append(copy)
     return unit

@@ -6,6 +6,7 @@ workflows without depending on an engine, and engines do not depend on a broker.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +24,14 @@ __all__ = [
     "InstanceQuery",
     "SteeringCommand",
     "UnknownWorkflowError",
-    "WorkflowBook",
-    "WorkflowBookOpener",
-    "WorkflowBookRequest",
     "WorkflowChangedError",
     "WorkflowDefinition",
     "WorkflowError",
     "WorkflowInstance",
     "WorkflowNote",
+    "WorkflowRepository",
+    "WorkflowRepositoryOpener",
+    "WorkflowRepositoryRequest",
     "WorkflowRequest",
     "WorkflowStateError",
     "WorkflowStatus",
@@ -201,7 +202,7 @@ class InstanceQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowBookRequest:
+class WorkflowRepositoryRequest:
     """The description of a store to open."""
 
     url: str = field(repr=False)
@@ -213,7 +214,7 @@ class WorkflowBookRequest:
     clock: Clock
 
 
-class WorkflowBook(ABC):
+class WorkflowRepository(ABC):
     """An open store of workflows. All methods raise `WorkflowStoreError` when it cannot be reached."""
 
     @abstractmethod
@@ -263,7 +264,7 @@ class WorkflowBook(ABC):
         """Close the store. May be repeated."""
 
 
-class WorkflowBookOpener(ABC):
+class WorkflowRepositoryOpener(ABC):
     """Opens stores of one kind. Made without arguments."""
 
     @abstractmethod
@@ -271,14 +272,29 @@ class WorkflowBookOpener(ABC):
         """Check the form of a URL, without connecting to anything. Raises `WorkflowError`."""
 
     @abstractmethod
-    def open(self, request: WorkflowBookRequest) -> WorkflowBook:
+    def open(self, request: WorkflowRepositoryRequest) -> WorkflowRepository:
         """Open a store. Raises `WorkflowStoreError`."""
 
 
-def find_opener(kind: str) -> WorkflowBookOpener:
+def find_opener(kind: str) -> WorkflowRepositoryOpener:
     """Return the opener of a kind of stores. Raises `WorkflowError` when none is installed, or it cannot be made."""
     for point in entry_points(group=ENTRY_POINT_GROUP, name=kind):
         where = f"what opens stores of workflows of the kind {kind!r}"
-        return make(point, WorkflowBookOpener, where, WorkflowError, "install what it needs")  # type: ignore[type-abstract]
+        return make(point, WorkflowRepositoryOpener, where, WorkflowError, "install what it needs")  # type: ignore[type-abstract]
     known = ", ".join(sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})) or "none"
     raise WorkflowError(f"there is no kind {kind!r} of stores of workflows; there are: {known}")
+
+
+_FORMER_NAMES = {
+    "WorkflowBook": WorkflowRepository,
+    "WorkflowBookOpener": WorkflowRepositoryOpener,
+    "WorkflowBookRequest": WorkflowRepositoryRequest,
+}
+
+
+def __getattr__(name: str) -> Any:
+    renamed = _FORMER_NAMES.get(name)  # until 0.3
+    if renamed is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is called {renamed.__name__}", DeprecationWarning, stacklevel=2)
+    return renamed

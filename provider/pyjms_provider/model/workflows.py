@@ -23,13 +23,13 @@ from pyjms.spi.workflows import (
     InstanceQuery,
     SteeringCommand,
     UnknownWorkflowError,
-    WorkflowBook,
-    WorkflowBookRequest,
     WorkflowChangedError,
     WorkflowDefinition,
     WorkflowError,
     WorkflowInstance,
     WorkflowNote,
+    WorkflowRepository,
+    WorkflowRepositoryRequest,
     WorkflowRequest,
     WorkflowStatus,
     WorkflowStep,
@@ -166,7 +166,7 @@ class Workflow(_WorkflowView):
     @operation("Draw a version, as SVG.", needs=Operation.OBSERVE, changes=False)
     def picture(self, version: Version = 0) -> str:
         """Return an SVG document without scripts. Raises `UnknownWorkflowError`."""
-        return self.store.book.picture(self.name, version)
+        return self.store.repository.picture(self.name, version)
 
 
 class Instance(_WorkflowView):
@@ -262,7 +262,7 @@ class Instance(_WorkflowView):
 
     @operation("Draw where it stands, as SVG.", needs=Operation.OBSERVE, changes=False)
     def picture(self) -> str:
-        return self.store.book.picture_of(self.name)
+        return self.store.repository.picture_of(self.name)
 
     @operation("Try the step, or its compensation, again; for one that is parked.")
     def retry(self, reason: Reason = "", revision: Revision = None, *, by: str = "") -> None:
@@ -291,7 +291,7 @@ class Instance(_WorkflowView):
                 f"{self.path} was at revision {revision} when you looked at it, and is {self._seen.status.value} at revision "
                 f"{self._seen.revision} now, so nothing was done; look at it again"
             )
-        self.store.book.steer(self.name, command, reason=reason, by=by, revision=self._seen.revision)
+        self.store.repository.steer(self.name, command, reason=reason, by=by, revision=self._seen.revision)
         # The counts are cached for a second or more, and the operator looks at once whether the decision had an effect.
         self.store.forget_overview()
 
@@ -354,16 +354,16 @@ class InstanceSource(_Source):
         if not self._store.is_open:
             return []
         # Counted before the ids are read: a store may have millions of instances.
-        there_are = self._store.book.count(InstanceQuery())
+        there_are = self._store.repository.count(InstanceQuery())
         if there_are > LOOKED_AT_MAX:
             raise WorkflowError(
                 f"{self._store.path} has {there_are:,} instances, too many to look at each: ask below this store alone, for workflow = "
                 "'NAME', status = 'STATUS' or both, in the order of name, changed_at_ms or -changed_at_ms"
             )
-        return self._store.book.instance_ids()
+        return self._store.repository.instance_ids()
 
     def find(self, name: str) -> ManagedObject | None:
-        found = self._store.book.instance(name) if self._store.is_open else None
+        found = self._store.repository.instance(name) if self._store.is_open else None
         return None if found is None else Instance(self._store, found)
 
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
@@ -393,15 +393,17 @@ class InstanceSource(_Source):
             offset=wanted.offset,
             limit=wanted.limit,
         )
-        found = self._store.book.instances(query)
-        return ChildPage(children=[Instance(self._store, each) for each in found], total=self._store.book.count(query))
+        found = self._store.repository.instances(query)
+        return ChildPage(
+            children=[Instance(self._store, each) for each in found], total=self._store.repository.count(query)
+        )
 
     def _all(self) -> Iterator[WorkflowInstance]:
         offset = 0
         while True:
             # By id: the order of changes would move instances between two pages.
             query = InstanceQuery(order=InstanceOrder.BY_ID, offset=offset, limit=_AT_ONCE)
-            found = self._store.book.instances(query)
+            found = self._store.repository.instances(query)
             yield from found
             if len(found) < _AT_ONCE:
                 return
@@ -451,7 +453,7 @@ class WorkflowStore(Stoppable):
 
     def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
         super().__init__(parent, record)
-        self._book: WorkflowBook | None = None
+        self._repository: WorkflowRepository | None = None
         self._known_overview: StoreOverview | None = None
         self._failed: tuple[float, str] | None = None
         self._sources: Mapping[str, ChildSource] = {
@@ -459,17 +461,17 @@ class WorkflowStore(Stoppable):
         }
 
     @property
-    def book(self) -> WorkflowBook:
+    def repository(self) -> WorkflowRepository:
         """The open store. Raises `WrongStateError` while there is none."""
-        book = self._book
-        if book is None:
+        repository = self._repository
+        if repository is None:
             raise WrongStateError(f"{self.path} is {self.state.value}: it is not open; start it")
-        return book
+        return repository
 
     @property
     def is_open(self) -> bool:
         """Whether there is an open store."""
-        return self._book is not None
+        return self._repository is not None
 
     @property
     def events(self) -> str:
@@ -483,7 +485,7 @@ class WorkflowStore(Stoppable):
 
     def overview(self) -> StoreOverview:
         """Return definitions and counts, about a second old at most, and older where counting takes long. Raises `WrongStateError`, `WorkflowStoreError`."""
-        book = self.book
+        repository = self.repository
         begun_ms = self.clock.monotonic_ms()
         # Read once, as other threads replace them; two threads may count at the same time, which does no harm.
         known, failed = self._known_overview, self._failed
@@ -493,9 +495,9 @@ class WorkflowStore(Stoppable):
             raise WorkflowStoreError(failed[1])
         try:
             definitions: dict[str, list[WorkflowDefinition]] = {}
-            for each in book.definitions():
+            for each in repository.definitions():
                 definitions.setdefault(each.name, []).append(each)
-            counts = book.counts()
+            counts = repository.counts()
         except ProviderError as error:
             # A failure is remembered as long as a result: each object of a list would wait for the same time-out.
             self._known_overview, self._failed = None, (self._until_ms(begun_ms), error.reason)
@@ -531,27 +533,27 @@ class WorkflowStore(Stoppable):
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
         # The new store first: what cannot be opened leaves the old one open.
-        before = self._book
+        before = self._repository
         self._open(new)
         if before is not None:
             before.close()
 
     def _on_stop(self) -> None:
         # Taken off first: other threads then see a closed store, and not one that is closing under them.
-        book, self._book, self._known_overview = self._book, None, None
-        if book is not None:
-            book.close()
+        repository, self._repository, self._known_overview = self._repository, None, None
+        if repository is not None:
+            repository.close()
 
     def _open(self, chosen: Attributes) -> None:
         assert isinstance(chosen, WorkflowStoreAttributes)
-        request = WorkflowBookRequest(
+        request = WorkflowRepositoryRequest(
             url=with_password(chosen.store_url, chosen.store_password),
             events=chosen.events,
             # Workflow stores stand below virtual hosts.
             here=lambda events: connect_within(cast("ManagedHost", self.parent), events, f"workflows {self.name}"),
             clock=self.clock,
         )
-        self._book = find_opener(self.type).open(request)
+        self._repository = find_opener(self.type).open(request)
         # The counts of the old store must not be shown for the new one.
         self.forget_overview()
 

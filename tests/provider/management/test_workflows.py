@@ -298,7 +298,7 @@ def lose(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise FlowStoreException("disk I/O error")
 
-    monkeypatch.setattr(store.book._store, "_run", fail)
+    monkeypatch.setattr(store.repository._store, "_run", fail)
     store.forget_overview()
 
 

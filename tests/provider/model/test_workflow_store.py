@@ -110,14 +110,14 @@ def test_counting_is_not_repeated_while_it_is_fresh_and_takes_a_small_part_of_th
     found = host.child("workflow_store", "flows")
     assert isinstance(found, WorkflowStore)
     counted: list[float] = []
-    counts = found.book.counts
+    counts = found.repository.counts
 
     def count() -> Any:
         counted.append(clock.monotonic_ms())
         clock.advance(200)
         return counts()
 
-    monkeypatch.setattr(found.book, "counts", count)
+    monkeypatch.setattr(found.repository, "counts", count)
     for _ in range(3):
         assert found.statistic_values(["parked", "running", "definitions"]) == {
             "parked": 1,

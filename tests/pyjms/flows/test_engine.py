@@ -428,3 +428,14 @@ def test_an_engine_that_may_not_log_in_ends_at_once(
     fail_at_first(monkeypatch, JMSSecurityException("who are you?"), 1)
     with pytest.raises(JMSSecurityException):
         FlowEngine(factory, store).run()
+
+
+def test_park_is_the_former_name_of_suspend(factory: ConnectionFactory) -> None:
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        connection.start()
+        with pytest.warns(DeprecationWarning, match="is called suspend"):
+            FlowClient(session).park("i", "wait")
+        event = session.create_consumer(session.create_queue("pyjms.flows")).receive(5_000)
+        assert event is not None
+        assert event.get_string_property("pyjms_flow") == "park"

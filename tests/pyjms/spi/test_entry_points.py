@@ -15,7 +15,10 @@ from pyjms.spi.workflows import WorkflowError, find_opener
 
 FINDING = pytest.mark.parametrize(
     ("find", "module", "error", "kind"),
-    [(find_runner, routes, RouteError, "RouteRunner"), (find_opener, workflows, WorkflowError, "WorkflowBookOpener")],
+    [
+        (find_runner, routes, RouteError, "RouteRunner"),
+        (find_opener, workflows, WorkflowError, "WorkflowRepositoryOpener"),
+    ],
 )
 
 
@@ -48,3 +51,8 @@ def test_what_cannot_be_used_is_told(
         find("odd")
     with pytest.raises(error, match="there are: odd"):
         find("other")
+
+
+def test_the_former_names_of_repositories_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="is called WorkflowRepository"):
+        assert workflows.WorkflowBook is workflows.WorkflowRepository

@@ -14,10 +14,10 @@ import pytest
 
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.flows import FlowClient, FlowEngine, FlowStore
-from pyjms.flows.book import FlowBook
 from pyjms.flows.codec import reply_message
 from pyjms.flows.definition import FlowException
 from pyjms.flows.instance import Answer, Suspend
+from pyjms.flows.repository import FlowRepository
 from pyjms.flows.store import check_store_url, open_store
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
@@ -29,8 +29,8 @@ from pyjms.spi.workflows import (
     InstanceQuery,
     SteeringCommand,
     UnknownWorkflowError,
-    WorkflowBookRequest,
     WorkflowChangedError,
+    WorkflowRepositoryRequest,
     WorkflowStateError,
     WorkflowStatus,
     WorkflowStoreError,
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.realises("MOM-44", "MOM-54")
 
 
 @pytest.fixture
-def request_(broker_url: str) -> WorkflowBookRequest:
+def request_(broker_url: str) -> WorkflowRepositoryRequest:
     url = ProviderUrl.parse(broker_url)
     clock = SystemClock()
 
@@ -50,13 +50,13 @@ def request_(broker_url: str) -> WorkflowBookRequest:
         asked_for = ConnectRequest(url=url, user_name=None, password=None, client_id=None, clock=clock)
         return find_provider("vm").connect(asked_for, events)
 
-    return WorkflowBookRequest(url="", events="events", here=here, clock=clock)
+    return WorkflowRepositoryRequest(url="", events="events", here=here, clock=clock)
 
 
 @pytest.fixture
-def book(store: FlowStore, request_: WorkflowBookRequest) -> FlowBook:
+def repository(store: FlowStore, request_: WorkflowRepositoryRequest) -> FlowRepository:
     store.deploy(SUPPLY_FLOW)
-    return FlowBook(store, request_)
+    return FlowRepository(store, request_)
 
 
 @pytest.fixture
@@ -79,9 +79,11 @@ def taken(session: Session, queue: str) -> list[tuple[str, Any]]:
     return found
 
 
-def test_a_parked_instance_is_shown_with_all_that_is_needed_to_decide(store: FlowStore, book: FlowBook) -> None:
+def test_a_parked_instance_is_shown_with_all_that_is_needed_to_decide(
+    store: FlowStore, repository: FlowRepository
+) -> None:
     keep(store, "parked", *parked("parked"))
-    found = book.instance("parked")
+    found = repository.instance("parked")
     assert found is not None
     assert (found.status, found.step, found.is_backward) == (WorkflowStatus.PARKED, "weigh", False)
     assert found.reason == "weigh was not answered after 1 attempts"
@@ -91,13 +93,15 @@ def test_a_parked_instance_is_shown_with_all_that_is_needed_to_decide(store: Flo
         ("stock.reserve", "parked:reserve", False),
         ("stock.weigh", "parked:weigh", False),
     ]
-    assert book.picture_of("parked").startswith("<svg")
+    assert repository.picture_of("parked").startswith("<svg")
 
 
-def test_an_instance_that_goes_backward_tells_which_compensation_it_waits_for(store: FlowStore, book: FlowBook) -> None:
+def test_an_instance_that_goes_backward_tells_which_compensation_it_waits_for(
+    store: FlowStore, repository: FlowRepository
+) -> None:
     refused = Answer(key="back:weigh", is_refused=True, reason="no scales")
     keep(store, "back", Answer(key="back:reserve"), refused)
-    found = book.instance("back")
+    found = repository.instance("back")
     assert found is not None
     assert found.is_backward
     waited = [each for each in found.requests if each.is_waited_for]
@@ -105,13 +109,13 @@ def test_an_instance_that_goes_backward_tells_which_compensation_it_waits_for(st
 
 
 def test_a_person_has_the_step_tried_again_with_no_engine_running(
-    store: FlowStore, book: FlowBook, session: Session
+    store: FlowStore, repository: FlowRepository, session: Session
 ) -> None:
     keep(store, "parked", *parked("parked"))
-    after = book.steer("parked", SteeringCommand.RETRY, reason="the scales are back", by="ann")
+    after = repository.steer("parked", SteeringCommand.RETRY, reason="the scales are back", by="ann")
     assert (after.status, after.step, after.attempt) == (WorkflowStatus.RUNNING, "weigh", 1)
     assert [note.reason for note in after.notes if "by a person" in note.what] == ["ann: the scales are back"]
-    assert book.instance("parked") == after
+    assert repository.instance("parked") == after
     assert taken(session, "stock.weigh") == [("parked:weigh", {"item": "tea"})]
 
 
@@ -124,7 +128,7 @@ def test_a_person_has_the_step_tried_again_with_no_engine_running(
 )
 def test_a_person_goes_on_or_goes_back(
     store: FlowStore,
-    book: FlowBook,
+    repository: FlowRepository,
     session: Session,
     command: SteeringCommand,
     status: WorkflowStatus,
@@ -132,84 +136,86 @@ def test_a_person_goes_on_or_goes_back(
     key: str,
 ) -> None:
     keep(store, "parked", *parked("parked"))
-    assert book.steer("parked", command, reason="", by="ann").status is status
+    assert repository.steer("parked", command, reason="", by="ann").status is status
     assert [each for each, _ in taken(session, queue)] == [key]
 
 
-def test_a_running_instance_is_parked_and_nothing_is_asked_for(store: FlowStore, book: FlowBook) -> None:
+def test_a_running_instance_is_parked_and_nothing_is_asked_for(store: FlowStore, repository: FlowRepository) -> None:
     keep(store, "i")
-    after = book.steer("i", SteeringCommand.PARK, reason="wait", by="ann")
+    after = repository.steer("i", SteeringCommand.PARK, reason="wait", by="ann")
     assert (after.status, after.reason, after.due_at_ms) == (WorkflowStatus.PARKED, "ann: wait", None)
 
 
-def test_of_two_who_decide_at_once_one_is_told_of_the_other(store: FlowStore, book: FlowBook) -> None:
+def test_of_two_who_decide_at_once_one_is_told_of_the_other(store: FlowStore, repository: FlowRepository) -> None:
     seen = keep(store, "parked", *parked("parked")).revision
-    after = book.steer("parked", SteeringCommand.RETRY, reason="", by="ann", revision=seen)
+    after = repository.steer("parked", SteeringCommand.RETRY, reason="", by="ann", revision=seen)
     with pytest.raises(WorkflowChangedError, match=f"it is running at revision {after.revision} now"):
-        book.steer("parked", SteeringCommand.CANCEL, reason="", by="bob", revision=seen)
-    assert book.instance("parked") == after
+        repository.steer("parked", SteeringCommand.CANCEL, reason="", by="bob", revision=seen)
+    assert repository.instance("parked") == after
 
 
-def test_an_engine_that_is_quicker_wins(store: FlowStore, book: FlowBook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_quicker_wins(
+    store: FlowStore, repository: FlowRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stale = keep(store, "i")
     moved = replace(stale, revision=stale.revision + 1)
     assert store.replace(moved, stale.revision)
     found = iter([stale, moved])
     monkeypatch.setattr(store, "find", lambda _: next(found))
     with pytest.raises(WorkflowChangedError):
-        book.steer("i", SteeringCommand.PARK, reason="", by="ann")
+        repository.steer("i", SteeringCommand.PARK, reason="", by="ann")
 
 
-def test_what_means_nothing_is_refused_and_changes_nothing(store: FlowStore, book: FlowBook) -> None:
+def test_what_means_nothing_is_refused_and_changes_nothing(store: FlowStore, repository: FlowRepository) -> None:
     before = keep(store, "i")
     with pytest.raises(WorkflowStateError, match=r"i is running.*only one that is parked can try again"):
-        book.steer("i", SteeringCommand.RETRY, reason="", by="ann")
+        repository.steer("i", SteeringCommand.RETRY, reason="", by="ann")
     with pytest.raises(UnknownWorkflowError, match="no instance 'nobody'"):
-        book.steer("nobody", SteeringCommand.RETRY, reason="", by="ann")
+        repository.steer("nobody", SteeringCommand.RETRY, reason="", by="ann")
     assert store.find("i") == before
 
 
 def test_a_broker_that_takes_nothing_is_told_and_the_time_out_asks_again(
-    store: FlowStore, request_: WorkflowBookRequest
+    store: FlowStore, request_: WorkflowRepositoryRequest
 ) -> None:
     def nowhere(_: ConnectionEvents) -> ProviderConnection:
         raise ClosedError("the host does not run")
 
     store.deploy(SUPPLY_FLOW)
     keep(store, "parked", *parked("parked"))
-    book = FlowBook(store, replace(request_, here=nowhere))
+    repository = FlowRepository(store, replace(request_, here=nowhere))
     with pytest.raises(WorkflowStoreError, match=r"weigh could not be asked for now.*when its time is up"):
-        book.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
-    found = book.instance("parked")
+        repository.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
+    found = repository.instance("parked")
     assert found is not None
     assert found.due_at_ms is not None
     assert [each.id for each in store.overdue(found.due_at_ms)] == ["parked"]
 
 
-def test_instances_are_counted_chosen_and_come_page_by_page(store: FlowStore, book: FlowBook) -> None:
+def test_instances_are_counted_chosen_and_come_page_by_page(store: FlowStore, repository: FlowRepository) -> None:
     for number in range(5):
         keep(store, f"i{number}", at_ms=1_000 * (number + 1))
     keep(store, "parked", Suspend(reason="wait"), at_ms=10)
-    assert {name: dict(found) for name, found in book.counts().items()} == {
+    assert {name: dict(found) for name, found in repository.counts().items()} == {
         "order": {WorkflowStatus.RUNNING: 5, WorkflowStatus.PARKED: 1}
     }
     running = InstanceQuery(workflow="order", status=WorkflowStatus.RUNNING, offset=1, limit=2)
-    assert [each.id for each in book.instances(running)] == ["i3", "i2"]
-    assert book.count(running) == 5
+    assert [each.id for each in repository.instances(running)] == ["i3", "i2"]
+    assert repository.count(running) == 5
     oldest = InstanceQuery(order=InstanceOrder.OLDEST_FIRST, limit=2)
-    assert [each.id for each in book.instances(oldest)] == ["parked", "i0"]
-    assert book.instance_ids() == ["i0", "i1", "i2", "i3", "i4", "parked"]
-    assert book.count(InstanceQuery(workflow="other")) == 0
+    assert [each.id for each in repository.instances(oldest)] == ["parked", "i0"]
+    assert repository.instance_ids() == ["i0", "i1", "i2", "i3", "i4", "parked"]
+    assert repository.count(InstanceQuery(workflow="other")) == 0
 
 
-def test_definitions_are_shown_and_drawn(book: FlowBook) -> None:
-    (found,) = book.definitions()
+def test_definitions_are_shown_and_drawn(repository: FlowRepository) -> None:
+    (found,) = repository.definitions()
     assert (found.name, found.version, found.title) == ("order", 1, "An order of three companies")
     first = found.steps[0]
     assert (first.name, first.compensation, first.timeout_ms) == ("reserve", "stock.free", 10_000)
-    assert "reserve" in book.picture("order")
+    assert "reserve" in repository.picture("order")
     with pytest.raises(UnknownWorkflowError, match="no definition nothing"):
-        book.picture("nothing")
+        repository.picture("nothing")
 
 
 @pytest.mark.parametrize(
@@ -223,21 +229,21 @@ def test_a_database_in_memory_is_refused_with_a_remedy(url: str) -> None:
             opens(url)
 
 
-def test_a_database_that_cannot_be_opened_is_told(request_: WorkflowBookRequest) -> None:
+def test_a_database_that_cannot_be_opened_is_told(request_: WorkflowRepositoryRequest) -> None:
     with pytest.raises(WorkflowStoreError, match="cannot be opened"):
         find_opener("sql").open(replace(request_, url="sqlite:////nowhere/at/all.db"))
 
 
 def test_an_engine_goes_on_from_what_a_person_decided(
-    store: FlowStore, book: FlowBook, factory: ConnectionFactory, session: Session
+    store: FlowStore, repository: FlowRepository, factory: ConnectionFactory, session: Session
 ) -> None:
     keep(store, "parked", *parked("parked"))
-    book.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
+    repository.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
     answer = reply_message(session, Answer(key="parked:weigh", data={"grams": 250}))
     answer.jms_correlation_id = "parked:weigh"
     session.create_producer(session.create_queue("events")).send(answer)
     FlowEngine(factory, store, events="events").run(until_idle=True)
-    after = book.instance("parked")
+    after = repository.instance("parked")
     assert after is not None
     assert (after.status, after.step) == (WorkflowStatus.RUNNING, "pay")
     assert taken(session, "bank.pay") == [("parked:pay", {"item": "tea", "grams": 250})]
@@ -253,10 +259,10 @@ def test_a_reason_travels_with_the_event_too(store: FlowStore, factory: Connecti
     assert ("tried again by a person", "the scales are back") in [(each.what, each.reason) for each in found.story]
 
 
-def test_what_fails_is_told_without_the_statement_and_what_is_in_it(tmp_path: Path, book: FlowBook) -> None:
+def test_what_fails_is_told_without_the_statement_and_what_is_in_it(tmp_path: Path, repository: FlowRepository) -> None:
     with closing(sqlite3.connect(tmp_path / "flows.db")) as database:
         database.execute("DROP TABLE pyjms_flow_instances")
     with pytest.raises(WorkflowStoreError, match="no such table: pyjms_flow_instances") as told:
-        book.instance("secret-order")
+        repository.instance("secret-order")
     assert "SELECT" not in str(told.value)
     assert "secret-order" not in str(told.value.__cause__)
