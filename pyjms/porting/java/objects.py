@@ -231,7 +231,7 @@ def compared(one: int, other: int) -> int:
 
 
 def put(mapping: MutableMapping[_K, _T], key: _K, value: _T) -> _T | None:
-    """Return the value that `value` replaces, or None: ``Map.put``."""
+    """Return the value that `value` replaces, or None: java.util.Map.put."""
     old = mapping.get(key)
     mapping[key] = value
     return old
