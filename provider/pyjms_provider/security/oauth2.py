@@ -265,7 +265,7 @@ _TELL_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _CachedAnswer:
     """A cached positive answer."""
 
     principal: Principal
@@ -292,7 +292,7 @@ class IntrospectionAuthenticator(Authenticator):
             "Content-Type": "application/x-www-form-urlencoded",
         }
         self._throttle = Throttle(_ATTEMPTS, clock)
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._known: OrderedDict[bytes, _CachedAnswer] = OrderedDict()
         self._tell_again_ms = -math.inf
         self._lock = Lock()
 
@@ -352,7 +352,7 @@ class IntrospectionAuthenticator(Authenticator):
         # `check_times` has checked that the time is a number.
         expires_ms = (claims.get("exp") or math.inf) * 1000
         until_ms = self._clock.monotonic_ms() + settings.remembered_ms
-        self._remember(digest, _Known(principal=principal, until_ms=until_ms, expires_ms=expires_ms))
+        self._remember(digest, _CachedAnswer(principal=principal, until_ms=until_ms, expires_ms=expires_ms))
         return principal
 
     def _tell(self, error: EndpointError) -> None:
@@ -364,7 +364,7 @@ class IntrospectionAuthenticator(Authenticator):
             self._tell_again_ms = now + _TELL_MS
         _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
 
-    def _remember(self, digest: bytes, known: _Known) -> None:
+    def _remember(self, digest: bytes, known: _CachedAnswer) -> None:
         if self._settings.remembered == 0:
             return
         with self._lock:

@@ -52,14 +52,14 @@ def find_opener(scheme: str) -> StoreOpener:
             f"an entry point {scheme!r} in the group {ENTRY_POINT_GROUP}"
         )
     if len(points) > 1:
-        found = " and ".join(sorted(_origin(point) for point in points.values()))
+        found = " and ".join(sorted(_describe(point) for point in points.values()))
         raise AmbiguousStoreError(f"{scheme}:// is brought by {found}: uninstall all but one of them")
     (point,) = points.values()
-    return _made(point)
+    return _load(point)
 
 
-def _made(point: EntryPoint) -> StoreOpener:
-    where = f"the store of {point.name}:// ({_origin(point)})"
+def _load(point: EntryPoint) -> StoreOpener:
+    where = f"the store of {point.name}:// ({_describe(point)})"
     try:
         found = point.load()
     except ModuleNotFoundError as error:
@@ -86,7 +86,7 @@ def _made(point: EntryPoint) -> StoreOpener:
         ) from error
 
 
-def _origin(point: EntryPoint) -> str:
+def _describe(point: EntryPoint) -> str:
     package = "" if point.dist is None else f"package {point.dist.name} {point.dist.version}: "
     return f"{package}{point.value}"
 
@@ -127,7 +127,7 @@ def open_store(
     request = StoreRequest(
         settings=settings, holder=holder, clock=clock, on_lost=on_lost, cancelled=cancelled or Signal()
     )
-    return _asked(find_opener(scheme), lambda opener: opener.open_journal(request), Journal)
+    return _call_plugin(find_opener(scheme), lambda opener: opener.open_journal(request), Journal)
 
 
 def configuration_store(url: str, clock: Clock) -> ConfigurationStore:
@@ -137,7 +137,7 @@ def configuration_store(url: str, clock: Clock) -> ConfigurationStore:
         with _needing_an_extra():
             from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
         return SqlConfigurationStore(url, clock)
-    return _asked(find_opener(scheme), lambda opener: opener.configuration_store(url), ConfigurationStore)
+    return _call_plugin(find_opener(scheme), lambda opener: opener.configuration_store(url), ConfigurationStore)
 
 
 def _scheme_of(url: str) -> str:
@@ -157,7 +157,7 @@ def _needing_an_extra() -> Iterator[None]:
         ) from error
 
 
-def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], expected_type: type[object]) -> _T:
+def _call_plugin(opener: StoreOpener, ask: Callable[[StoreOpener], _T], expected_type: type[object]) -> _T:
     """Call `ask` with a plug-in's opener, and return the result. Errors outside the contract become `StorePluginError`."""
     kind = type(opener)
     where = f"the store {kind.__module__}:{kind.__qualname__}"

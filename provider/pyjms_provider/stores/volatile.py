@@ -204,10 +204,10 @@ class Medium:
 
 
 def _places(changes: Changes) -> list[tuple[QueueNumber, MessageReference]]:
-    return [(number, _survivor(message.reference)) for message in changes.messages for number in message.queues]
+    return [(number, _restored(message.reference)) for message in changes.messages for number in message.queues]
 
 
-def _survivor(reference: MessageReference) -> MessageReference:
+def _restored(reference: MessageReference) -> MessageReference:
     """Return the reference that another process would create for the message."""
     # A new object, as the core of a restarted broker must not share state with the one that died.
     made = MessageReference(reference.id, None, reference.expiration_ms, reference.priority, reference.reliable)
@@ -235,7 +235,7 @@ class VolatileJournal(Journal):
 
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         medium = self._medium
-        references = {number: _survivor(reference) for number, (reference, _) in medium.messages.items()}
+        references = {number: _restored(reference) for number, (reference, _) in medium.messages.items()}
         in_doubt = [self._in_doubt(branch) for branch in medium.branches.values()]
         stages = [RecoveredStage(record=each.record, messages=_places(each.changes)) for each in medium.stages.values()]
         waiting = ([message.reference.id for message in changes.messages] for changes in medium.in_doubt())
@@ -312,7 +312,7 @@ class VolatileJournal(Journal):
         with self._lock:
             self._check_open()
             found = {number: self._message(number) for number in ids}
-        return {number: _foreign(envelope) for number, envelope in found.items() if envelope is not None}
+        return {number: _as_foreign(envelope) for number, envelope in found.items() if envelope is not None}
 
     def _message(self, number: ReferenceId) -> Envelope | None:
         if number in self._paged:
@@ -420,7 +420,7 @@ class VolatileJournal(Journal):
             raise ResourceError("the journal was closed")
 
 
-def _foreign(envelope: Envelope) -> Envelope:
+def _as_foreign(envelope: Envelope) -> Envelope:
     """Return a message as a store returns it: a pickled object in it counts as foreign."""
     body = envelope.body
     return replace(envelope, body=ObjectBody(body.data, local=False)) if isinstance(body, ObjectBody) else envelope

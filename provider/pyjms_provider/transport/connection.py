@@ -88,37 +88,37 @@ class PendingInput(deque[bytes]):
 class Deadlines:
     """The deadlines of one connection; `math.inf`: none. On the loop."""
 
-    __slots__ = ("_alarm", "_now_ms", "_timers", "armed_ms", "leaves_ms", "over_ms", "stalls_ms")
+    __slots__ = ("_alarm", "_now_ms", "_timers", "armed_ms", "limit_ms", "stalls_ms", "waits_end_ms")
 
-    def __init__(self, timers: Timers, now_ms: Callable[[], float], who: Alarmed) -> None:
+    def __init__(self, timers: Timers, now_ms: Callable[[], float], target: Alarmed) -> None:
         self._timers = timers
         self._now_ms = now_ms
-        self._alarm = Alarm(who)
+        self._alarm = Alarm(target)
         self.armed_ms = math.inf
         """The time of the next alarm."""
-        self.over_ms = math.inf
+        self.limit_ms = math.inf
         """The deadline of the handshake, or of the close."""
         self.stalls_ms = math.inf
         """The time by which the peer must have accepted some of the bytes that wait for it."""
-        self.leaves_ms = math.inf
+        self.waits_end_ms = math.inf
         """The time at which jobs that wait for other clients are ended, after the peer has closed its side."""
 
     def limit(self, timeout_ms: int) -> None:
         """Set the deadline of the handshake or close, unless there is an earlier one."""
-        self.over_ms = min(self.over_ms, self._now_ms() + timeout_ms)
-        self.arm(self.over_ms)
+        self.limit_ms = min(self.limit_ms, self._now_ms() + timeout_ms)
+        self.arm(self.limit_ms)
 
-    def await_taking(self, timeout_ms: int) -> None:
+    def expect_progress(self, timeout_ms: int) -> None:
         """Set the deadline for the peer to accept some of the waiting bytes."""
         self.stalls_ms = self._now_ms() + timeout_ms
         self.arm(self.stalls_ms)
 
-    def await_leaving(self, timeout_ms: int) -> None:
+    def limit_waits(self, timeout_ms: int) -> None:
         """Set the deadline for all jobs that wait for other clients, unless it is set."""
         # Not moved by a later job: a chain of jobs must not keep the connection open for ever.
-        if self.leaves_ms == math.inf:
-            self.leaves_ms = self._now_ms() + timeout_ms
-            self.arm(self.leaves_ms)
+        if self.waits_end_ms == math.inf:
+            self.waits_end_ms = self._now_ms() + timeout_ms
+            self.arm(self.waits_end_ms)
 
     def arm(self, at_ms: float) -> None:
         """Set the alarm, unless an earlier one is set."""
@@ -127,9 +127,9 @@ class Deadlines:
 
     def arm_next(self) -> None:
         """Set the alarm for the first deadline."""
-        self.arm(min(self.over_ms, self.stalls_ms, self.leaves_ms))
+        self.arm(min(self.limit_ms, self.stalls_ms, self.waits_end_ms))
 
-    def went_off(self, due_ms: float) -> bool:
+    def clear_alarm(self, due_ms: float) -> bool:
         """Return whether the alarm of `due_ms` is the one that was set last, and clear it."""
         # Alarms are never cancelled: one that was replaced by an earlier one still goes off.
         # If each of these set an alarm again, their number would grow.
@@ -141,7 +141,7 @@ class Deadlines:
     def end(self) -> None:
         """Disable all alarms."""
         # The heap keeps the alarm until its time, but must not keep the connection in memory.
-        self._alarm.who = None
+        self._alarm.target = None
 
 
 _T = TypeVar("_T")
@@ -327,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._read(data)
             if nbytes == len(home.buffer) and self._now_ms() >= self._heard_ms + _LONG_READ_MS:
-                self._let_others_read()
+                self._yield_to_others()
         except Exception as error:
             self._fail(error)
 
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Stop writing: the system's buffer is full."""
         self._is_blocked = True
-        self._await_taking()
+        self._expect_progress()
 
     def resume_writing(self) -> None:
         """Write again: the system has accepted all bytes."""
@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadlines.stalls_ms = math.inf
         # The peer has accepted everything, and the connection goes on: remove the deadline of a close.
         if self._state is _OPEN and not self._is_ending():
-            self._deadlines.over_ms = math.inf
+            self._deadlines.limit_ms = math.inf
         self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -361,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         self._move(Event.LOST)
         self._pending_input.clear()
         if self._layer is not None:
-            self._layer.let_go()
+            self._layer.drop_input()
         # After the change of the state: calls by the engine must find the connection ended.
         if self._engine is not None:
             self._try(self._engine.closed, self._error or exc)
@@ -384,15 +384,15 @@ class Connection(asyncio.BufferedProtocol):
     def alarm(self, due_ms: float) -> None:
         """Check the deadlines, and let the engine tick. On the loop."""
         deadlines = self._deadlines
-        if not deadlines.went_off(due_ms) or self._state is State.ENDED:
+        if not deadlines.clear_alarm(due_ms) or self._state is State.ENDED:
             return
         now_ms = self._now_ms()
-        # `_has_taken` also starts the next period, so it is called only when this one is over.
-        if now_ms >= deadlines.over_ms or (now_ms >= deadlines.stalls_ms and not self._has_taken()):
-            self._too_late()
+        # `_has_progressed` also starts the next period, so it is called only when this one is over.
+        if now_ms >= deadlines.limit_ms or (now_ms >= deadlines.stalls_ms and not self._has_progressed()):
+            self._time_out()
             return
-        if now_ms >= deadlines.leaves_ms:
-            deadlines.leaves_ms = math.inf
+        if now_ms >= deadlines.waits_end_ms:
+            deadlines.waits_end_ms = math.inf
             self._try(self._end_waits)
         self._try(self._tick, now_ms)
         deadlines.arm_next()
@@ -423,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _open(self, certificate: bytes | None) -> None:
         home = self._home
-        self._deadlines.over_ms = math.inf
+        self._deadlines.limit_ms = math.inf
         self._peer = Peer(
             address=self._address,
             listener=home.url_of(is_secure=self._is_secure),
@@ -454,9 +454,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pending_input.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
         if layer.held > HELD_FOR_STRANGERS:
-            self._bound_stranger(layer)
+            self._limit_unauthenticated(layer)
 
-    def _bound_stranger(self, layer: Layer) -> None:
+    def _limit_unauthenticated(self, layer: Layer) -> None:
         """Limit the pending input of a client that has not logged in; the rest waits in the socket."""
         engine = self._engine
         if engine is None or (engine.is_reading and not engine.knows_peer):
@@ -580,20 +580,20 @@ class Connection(asyncio.BufferedProtocol):
         if data:
             self._home.bytes_out += len(data)
             if self._is_blocked:
-                self._unsent += len(data)  # so that `_has_taken` does not count these new bytes as not accepted
+                self._unsent += len(data)  # so that `_has_progressed` does not count these new bytes as not accepted
             self._transport.write(data)
 
-    def _await_taking(self) -> None:
+    def _expect_progress(self) -> None:
         """Set the deadline for the peer to accept some of the waiting bytes, if one is configured."""
         if self._settings.stalled_timeout_ms is not None:
             self._unsent = self._transport.get_write_buffer_size()
-            self._deadlines.await_taking(self._settings.stalled_timeout_ms)
+            self._deadlines.expect_progress(self._settings.stalled_timeout_ms)
 
-    def _has_taken(self) -> bool:
+    def _has_progressed(self) -> bool:
         """Return whether the peer has accepted any byte since the last check, and start the next period: it may just be slow."""
-        # Read first, as `_await_taking` replaces it by the present size.
+        # Read first, as `_expect_progress` replaces it by the present size.
         unsent = self._unsent
-        self._await_taking()
+        self._expect_progress()
         return self._unsent < unsent
 
     def _balance(self) -> None:
@@ -607,9 +607,9 @@ class Connection(asyncio.BufferedProtocol):
             # Everything is pulled, but the peer must still accept bytes: it gets a limited time for that.
             self._deadlines.limit(self._settings.closing_timeout_ms)
         if self._is_eof and not self._patient_jobs:
-            self._deadlines.leaves_ms = math.inf
+            self._deadlines.waits_end_ms = math.inf
         elif self._is_eof:
-            self._deadlines.await_leaving(self._settings.closing_timeout_ms)
+            self._deadlines.limit_waits(self._settings.closing_timeout_ms)
         # Not earlier: pausing and resuming are two system calls, and during a pause the loss of the peer is not noticed.
         if self._pending_input and self._pending_input.has(self._settings.read_buffer_bytes):
             self._pause()
@@ -638,7 +638,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_paused = True
             self._transport.pause_reading()
 
-    def _let_others_read(self) -> None:
+    def _yield_to_others(self) -> None:
         """Pause reading until the other connections have had their turn."""
         if self._state is _OPEN:
             # libuv, under uvloop, reads up to 32 times in a row from a
@@ -665,7 +665,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         # The deadline of the close replaces that of the handshake.
-        self._deadlines.over_ms = math.inf
+        self._deadlines.limit_ms = math.inf
         self._deadlines.limit(self._settings.closing_timeout_ms)
         # The peer has closed its side, so there are no unread bytes that would cause a reset.
         if self._is_eof:
@@ -693,7 +693,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error = self._error or error
         self.abort()
 
-    def _too_late(self) -> None:
+    def _time_out(self) -> None:
         """Abort the connection after a deadline. A peer that got everything, but does not close its side, is not logged."""
         if self._state is State.SHAKING:
             self._home.reports.log(Report.HANDSHAKE_SLOW, "%s", self._address)

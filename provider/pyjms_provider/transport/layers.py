@@ -65,7 +65,7 @@ class Layer(ABC):
     def finish(self) -> None:
         """Put the closing message into `pending`. May be repeated."""
 
-    def let_go(self) -> None:  # noqa: B027 - not every layer holds much
+    def drop_input(self) -> None:  # noqa: B027 - not every layer holds much
         """Drop all buffered input, as the connection has ended."""
 
 
@@ -105,20 +105,20 @@ class Stack(Layer):
         return self._lower.wrap((self._upper.wrap(chunks),))
 
     def pending(self) -> bytes:
-        self._carry()
+        self._wrap_pending()
         kept, self._kept = self._kept, b""
         return kept + self._lower.pending()
 
-    def let_go(self) -> None:
-        self._upper.let_go()
+    def drop_input(self) -> None:
+        self._upper.drop_input()
 
     def finish(self) -> None:
         # The upper layer first, as its closing message must be wrapped by the lower one.
         self._upper.finish()
-        self._carry()
+        self._wrap_pending()
         self._lower.finish()
 
-    def _carry(self) -> None:
+    def _wrap_pending(self) -> None:
         """Wrap the upper layer's own output in the lower one, before any further output."""
         if own := self._upper.pending():
             self._kept += self._lower.wrap((own,))

@@ -290,7 +290,7 @@ class Listener:
     async def stop(self, graceful_s: float) -> None:
         """Close the listener, as `begin_close` describes."""
         # First, so that no client connects while the others are disconnected.
-        self._close_door()
+        self._stop_accepting()
         for connection in list(self._connections):
             connection.stop("the broker closes this port")
         try:
@@ -305,7 +305,7 @@ class Listener:
             self._empty.clear()
             await self._empty.wait()
 
-    def _close_door(self) -> None:
+    def _stop_accepting(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True

@@ -84,10 +84,10 @@ class Alarm:
     Without it, a closed connection would stay in memory until the alarm of its heart-beats, or of its login timeout.
     """
 
-    __slots__ = ("who",)
+    __slots__ = ("target",)
 
-    def __init__(self, who: Alarmed | None) -> None:
-        self.who = who
+    def __init__(self, target: Alarmed | None) -> None:
+        self.target = target
         """The object to be called; None: it has ended."""
 
 
@@ -133,12 +133,12 @@ class Timers:
 
     def _run(self) -> None:
         fire: Callable[[], None] = self._fire
-        is_told = False  # whether `_fire` is scheduled, and has not set the next time yet
+        is_scheduled = False  # whether `_fire` is scheduled, and has not set the next time yet
         while not self._is_stopped:
             # Until `_fire` has set the next time, the wait has no limit, as it would otherwise be scheduled again and again.
-            until_ms = None if is_told or self._next_ms == math.inf else self._next_ms
-            is_told = not self._clock.wait(self._signal, until_ms)
-            if is_told:
+            until_ms = None if is_scheduled or self._next_ms == math.inf else self._next_ms
+            is_scheduled = not self._clock.wait(self._signal, until_ms)
+            if is_scheduled:
                 self._scheduler.add(fire)
 
     def _fire(self) -> None:
@@ -156,8 +156,8 @@ class Timers:
         while heap and heap[0][0] <= now_ms:
             due.append(heappop(heap))
         for due_ms, _, alarm in due:
-            who = alarm.who
-            if who is not None:
-                who.alarm(due_ms)
+            target = alarm.target
+            if target is not None:
+                target.alarm(due_ms)
         self._next_ms = heap[0][0] if heap else math.inf
         self._signal.set()

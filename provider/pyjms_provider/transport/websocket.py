@@ -117,7 +117,7 @@ class WebSocketLayer(Layer):
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
 
-    def let_go(self) -> None:
+    def drop_input(self) -> None:
         # The library's parser and its owner refer to each other, so both would stay until the next garbage collection.
         self._protocol.reader.discard()
 

@@ -102,7 +102,7 @@ class Job:
         ) as error:  # an authenticator may raise anything, and the client waits for an answer
             self._error = error
 
-    def ended_together(self, batch: BatchJob, error: BaseException | None) -> None:
+    def set_batch_outcome(self, batch: BatchJob, error: BaseException | None) -> None:
         """Take the result of a batch that contained this job."""
         # Through `run`, so that an error of `ended` reaches `finished` like that of a job.
         self._call = partial(batch.ended, error)
@@ -133,7 +133,7 @@ class WorkerPool:
         self._settings = settings
         self._loop = loop
         self._scheduler = scheduler
-        self._given: SimpleQueue[Job | None] = SimpleQueue()
+        self._assigned: SimpleQueue[Job | None] = SimpleQueue()
         """The jobs for free threads; None ends one of them."""
         self._waiting: deque[Job] = deque()
         self._patient: deque[Job] = deque()
@@ -201,12 +201,12 @@ class WorkerPool:
         if not is_alone or self._running or self._waiting or self._brief or now_s < self._slow_s + self._pause_s:
             return False
         call()
-        self._note_time(now_s)
+        self._measure(now_s)
         return True
 
     def _do_brief(self) -> None:
         jobs, self._brief = self._brief, []
-        together = [] if len(jobs) < 2 or self._running else _of_one_kind(jobs)
+        together = [] if len(jobs) < 2 or self._running else _batchable(jobs)
         if together:
             self._do_timed(together)
             jobs = [job for job in jobs if job not in together]
@@ -224,11 +224,11 @@ class WorkerPool:
             jobs[0].run()
         else:
             _do_together(jobs)
-        self._note_time(begin_s)
+        self._measure(begin_s)
         for job in jobs:
             self._tell(job)
 
-    def _note_time(self, begin_s: float) -> None:
+    def _measure(self, begin_s: float) -> None:
         """After a slow brief job, begin a pause in which none runs on the loop."""
         end_s = perf_counter()
         if end_s - begin_s > _BRIEF_S:
@@ -254,7 +254,7 @@ class WorkerPool:
             Report.WORKERS_LEFT.log("%s: %d jobs still wait", self._name, self.job_count)
         if self._watch is not None:
             self._watch.cancel()
-        self._let_go(self._alive)
+        self._end_threads(self._alive)
 
     def join(self) -> None:
         """Wait a moment for the ending threads. Not on the loop."""
@@ -276,7 +276,7 @@ class WorkerPool:
             job = line.popleft()
             self._running += 1
             self._patient_running += job.is_patient
-            self._given.put(job)
+            self._assigned.put(job)
         if self._watch is None:
             if self._waiting or self._patient:
                 self._watch = self._loop.call_later(_LOOK_S, self._look)
@@ -296,7 +296,7 @@ class WorkerPool:
                 self._refuse(self._waiting, "wait, for the disk or for other clients: try again later")
         elif not (self._waiting or self._patient):
             # Idle threads are ended, except for the quick ones.
-            self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
+            self._end_threads(min(self._alive - self._running, self._alive - self._settings.quick))
         self._hand_out()
         line = self._next_line()
         self._was_first = None if line is None else line[0]
@@ -326,18 +326,18 @@ class WorkerPool:
             self._threads.append(thread)
         return by > 0
 
-    def _let_go(self, count: int) -> None:
+    def _end_threads(self, count: int) -> None:
         for _ in range(count):
             self._alive -= 1
             # One None for each, taken by any free thread; `_alive` is
             # decremented now, as no jobs are assigned to these any more.
-            self._given.put(None)
+            self._assigned.put(None)
         # The list is only for `join`: ended threads are removed here.
         if count > 0:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
 
     def _work(self) -> None:
-        while (job := self._given.get()) is not None:
+        while (job := self._assigned.get()) is not None:
             job.run()
             # The loop does the rest: no field of the pool is accessed on a worker's thread, so none needs a lock.
             self._scheduler.add(partial(self._ended, job))
@@ -355,7 +355,7 @@ class WorkerPool:
             self._idle.set()
 
 
-def _of_one_kind(jobs: Sequence[Job]) -> list[Job]:
+def _batchable(jobs: Sequence[Job]) -> list[Job]:
     """Return two or more jobs that can run together, or none."""
     first = next((job.batch for job in jobs if job.batch is not None), None)
     if first is None:
@@ -374,4 +374,4 @@ def _do_together(jobs: Sequence[Job]) -> None:
     if error is None:
         errors = cast("Sequence[BaseException | None]", found)
     for job, batch, why in zip(jobs, batches, errors, strict=True):
-        job.ended_together(batch, why)
+        job.set_batch_outcome(batch, why)

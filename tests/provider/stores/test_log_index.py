@@ -107,18 +107,18 @@ def test_who_reads_and_who_writes_goes_on(path: Path, database: sqlite3.Connecti
 
 def test_a_failure_is_seen_until_all_is_carried_over_again(path: Path, database: sqlite3.Connection) -> None:
     index = LogIndex(str(path))
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
     with closing(open_one(path)) as other:
         with reading(path):
             database.execute("INSERT INTO a VALUES (1)")
             carry_over(other)
-        assert not index.tells_of_failure()  # it did as much as it could
+        assert not index.last_checkpoint_failed()  # it did as much as it could
     attempt(path, 1000)
-    assert index.tells_of_failure()
+    assert index.last_checkpoint_failed()
     database.execute("BEGIN IMMEDIATE")
     index.reset_backfill()
     database.execute("ROLLBACK")
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
 
 
 def attempt(path: Path, pages: int) -> None:
@@ -135,8 +135,8 @@ def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
     attempt(path, PAGES)
     own = index._descriptor()
     somebody = os.open(f"{path}-shm", os.O_RDWR)
-    assert log_index._keep_out(somebody)
-    assert index.tells_of_failure() is None
+    assert log_index._try_lock(somebody)
+    assert index.last_checkpoint_failed() is None
     assert carry_over(database)[0] == 1
     monkeypatch.setattr(log_index, "_ATTEMPTS", 2)
     with pytest.raises(UnavailableStoreError, match=r"a\.db-wal over for more than 0\.02 s; nothing was written\. Try"):
@@ -165,7 +165,7 @@ def test_what_is_to_be_done_while_nobody_carries_over_is_done_where_there_is_not
 def test_where_there_is_no_log_nothing_is_done(tmp_path: Path) -> None:
     index = LogIndex(str(tmp_path / "none.db"))
     index.reset_backfill()
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
     assert not list(tmp_path.iterdir())
 
 
@@ -178,7 +178,7 @@ def test_where_the_index_is_not_found_the_broker_is_to_be_started_again(
         StoreError, match=r"a\.db-shm is not among the open files .* Kill the broker, and start it again"
     ):
         index.reset_backfill()
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
 
 
 def test_where_open_files_are_not_listed_nothing_is_changed(
@@ -192,10 +192,10 @@ def test_where_open_files_are_not_listed_nothing_is_changed(
 
     monkeypatch.setattr(os, "listdir", fail)
     index.reset_backfill()
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
     assert index.pages() is None
     monkeypatch.undo()
-    assert index.tells_of_failure()
+    assert index.last_checkpoint_failed()
 
 
 def test_where_there_are_no_such_locks_nothing_is_changed(
@@ -205,9 +205,9 @@ def test_where_there_are_no_such_locks_nothing_is_changed(
     attempt(path, PAGES)
     monkeypatch.setattr(log_index, "_HAS_LOCKS", False)
     index.reset_backfill()
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
     monkeypatch.undo()
-    assert index.tells_of_failure()
+    assert index.last_checkpoint_failed()
 
 
 def test_where_the_file_system_has_no_such_locks_sqlite_is_left_to_itself(
@@ -221,10 +221,10 @@ def test_where_the_file_system_has_no_such_locks_sqlite_is_left_to_itself(
     index = LogIndex(str(path))
     attempt(path, PAGES)
     monkeypatch.setattr(log_index, "fcntl", refuse)
-    assert index.tells_of_failure() is False
+    assert index.last_checkpoint_failed() is False
     index.reset_backfill()
     monkeypatch.undo()
-    assert index.tells_of_failure()
+    assert index.last_checkpoint_failed()
 
 
 def test_who_asks_does_not_let_go_for_the_thread_that_takes_the_note_back(
@@ -233,16 +233,16 @@ def test_who_asks_does_not_let_go_for_the_thread_that_takes_the_note_back(
     index, somebody = LogIndex(str(path)), os.open(f"{path}-shm", os.O_RDWR)
     attempt(path, PAGES)
     answers: list[bool | None] = []
-    asking = Thread(target=lambda: answers.append(index.tells_of_failure()), daemon=True)
-    take_back = LogIndex._take_back
+    asking = Thread(target=lambda: answers.append(index.last_checkpoint_failed()), daemon=True)
+    take_back = LogIndex._reset_counts
 
     def slowly(self: LogIndex, descriptor: int) -> None:
         asking.start()
         asking.join(0.05)
-        assert not log_index._keep_out(somebody)
+        assert not log_index._try_lock(somebody)
         take_back(self, descriptor)
 
-    monkeypatch.setattr(LogIndex, "_take_back", slowly)
+    monkeypatch.setattr(LogIndex, "_reset_counts", slowly)
     index.reset_backfill()
     asking.join(10)
     assert answers == [False]
@@ -263,7 +263,7 @@ def test_an_index_that_cannot_be_written_or_read_is_named(
         StoreError, match=r"a\.db-shm cannot be written \(Input/output error\); nothing was written\. Kill"
     ):
         index.reset_backfill()
-    assert not index.tells_of_failure()
+    assert not index.last_checkpoint_failed()
     assert index.pages() is None
     monkeypatch.undo()
     index.reset_backfill()

@@ -446,11 +446,11 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     path, is_at_it = tmp_path / "store.db", [True]
     world = World(JournalHome(lambda holder: open_journal(_shared(path), holder, SystemClock())))
     world.add(world.message())
-    keep_out = log_index._keep_out
+    keep_out = log_index._try_lock
     with closing(sqlite3.connect(path)) as application:
         application.execute("SELECT count(*) FROM pyjms_message").fetchone()
         world.journal.close(clean=False)
-        monkeypatch.setattr(log_index, "_keep_out", lambda index: not is_at_it and keep_out(index))
+        monkeypatch.setattr(log_index, "_try_lock", lambda index: not is_at_it and keep_out(index))
         monkeypatch.setattr(log_index, "_ATTEMPTS", 2)
         yield is_at_it.clear
 

@@ -240,11 +240,11 @@ def test_the_time_of_who_stops_begins_with_the_stop() -> None:
     timeout = AnswerTimeout(clock)
     clock.advance(20_000)
     timeout.hasten()
-    assert timeout.lack(20_000, timeout.limit_ms) is None
+    assert timeout.reason_to_end(20_000, timeout.limit_ms) is None
     clock.advance(int(CLOSING_MS) - 1)
     timeout.hasten()
-    assert timeout.lack(20_000 + CLOSING_MS - 1, timeout.limit_ms) is None
+    assert timeout.reason_to_end(20_000 + CLOSING_MS - 1, timeout.limit_ms) is None
     clock.advance(1)
-    assert timeout.lack(20_000 + CLOSING_MS, timeout.limit_ms) is not None
-    assert timeout.lack(UNLOCKING_MS - 1, timeout.limit_ms) is None
-    assert timeout.lack(UNLOCKING_MS, timeout.limit_ms) is not None
+    assert timeout.reason_to_end(20_000 + CLOSING_MS, timeout.limit_ms) is not None
+    assert timeout.reason_to_end(UNLOCKING_MS - 1, timeout.limit_ms) is None
+    assert timeout.reason_to_end(UNLOCKING_MS, timeout.limit_ms) is not None

@@ -123,7 +123,7 @@ def test_who_writes_carries_nothing_over_after_the_log_was_taken_away(path: Path
     send(world, 7)
     another(path, "CREATE TABLE stock (name BLOB)", *["INSERT INTO stock VALUES (randomblob(3000))"] * 30)
     journal: Any = world.journal
-    journal._database._checkpoints._is_left = True  # as when the thread has done its part
+    journal._database._checkpoints._is_rest_due = True  # as when the thread has done its part
     send(world, 1)
     assert another(path, "PRAGMA integrity_check", "SELECT count(*) FROM stock") == ["ok", "30"]
 

@@ -84,7 +84,7 @@ def test_who_has_ended_is_not_called_and_not_kept(net: Net, rung: SimpleQueue[st
     alarm, kept = Alarm(gone), ref(gone)
     net.on_loop(lambda: net.service.timers.arm(480, alarm))
     arm(net, 500, later)
-    alarm.who = None
+    alarm.target = None
     del gone
     assert kept() is None
     net.advance(500)

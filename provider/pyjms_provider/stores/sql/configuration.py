@@ -105,7 +105,7 @@ class SqlConfigurationStore(ConfigurationStore):
         self._clock = clock or SystemClock()
         self._engine: Engine | None = None
         self._opening = 0
-        self._doubtful: dict[str, RowMapping | None] = {}
+        self._rows_before_doubt: dict[str, RowMapping | None] = {}
         """For the ids in changes in doubt: the row before these changes, or None if there was none."""
         self._hasten: Callable[[], None] = _nothing
         self._let_go: Callable[[], None] = _nothing
@@ -260,7 +260,7 @@ class SqlConfigurationStore(ConfigurationStore):
             # The last line before COMMIT, which is sent at the end of the block.
             change.is_committing = True
         # Only now: the rows were restored in the transaction that has just been committed.
-        self._doubtful.clear()
+        self._rows_before_doubt.clear()
 
     def _settle(self, engine: Engine, change: _Change, cause: DBAPIError) -> None:
         """Repeat a change until the server answers. Raises `InDoubtError`."""
@@ -271,7 +271,7 @@ class SqlConfigurationStore(ConfigurationStore):
             except (SQLAlchemyError, LostStoreError) as error:
                 if isinstance(error, LostStoreError) or self._clock.monotonic_ms() >= until_ms:
                     # Rows of older changes win: they are the state before any of the changes in doubt.
-                    self._doubtful = {**(change.before or {}), **self._doubtful}
+                    self._rows_before_doubt = {**(change.before or {}), **self._rows_before_doubt}
                     raise InDoubtError(
                         f"the connection to {self.where} was lost while the configuration was changed, so it is not known whether "
                         f"the change is kept; the broker goes on without it, and the next change takes it back: {cause.orig}"
@@ -282,9 +282,9 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def _take_back(self, connection: Connection) -> None:
         """Restore the rows from before the changes in doubt, as the broker goes on without these changes."""
-        if self._doubtful:
-            connection.execute(delete(_OBJECT).where(_OBJECT.c.id.in_(self._doubtful)))
-            for row in self._doubtful.values():
+        if self._rows_before_doubt:
+            connection.execute(delete(_OBJECT).where(_OBJECT.c.id.in_(self._rows_before_doubt)))
+            for row in self._rows_before_doubt.values():
                 if row is not None:
                     # With the same number: children must come after their parents.
                     connection.execute(insert(_OBJECT).values(**row))
@@ -317,7 +317,7 @@ class SqlConfigurationStore(ConfigurationStore):
         engine, self._engine = self._engine, None
         # Shortens the time that a server may be silent.
         self._hasten()
-        if engine is not None and self._doubtful:
+        if engine is not None and self._rows_before_doubt:
             # If this fails, the next opening may find the change: the InDoubtError said that its outcome is unknown.
             with suppress(SQLAlchemyError, StoreError):
                 self._write(engine, _Change())

@@ -85,7 +85,7 @@ class Readers:
         self._limit = limit
         self._wait_s = wait_s
         self._lock = Lock()
-        self._made: WeakSet[Reader] = WeakSet()
+        self._existing: WeakSet[Reader] = WeakSet()
         """All existing readers. A reader that an interrupted thread has lost disappears from the set, and another can be created."""
         self._idle: list[Reader] = []
         self._waiting: deque[_Turn] = deque()
@@ -99,19 +99,19 @@ class Readers:
         except IndexError:
             pass
         with self._lock:
-            if len(self._made) < self._limit:
+            if len(self._existing) < self._limit:
                 reader = Reader()
-                self._made.add(reader)
+                self._existing.add(reader)
                 return reader
             turn = _Turn()
             self._waiting.append(turn)
         try:
             # A reader may have been returned before this turn was in the list.
-            self._serve()
+            self._assign_idle()
             turn.wait(self._wait_s)
         finally:
             # Also when the wait was interrupted: a turn that stays in the list would get a reader, which would be lost.
-            self._leave(turn)
+            self._cancel(turn)
         if turn.reader is None:
             raise self._refusal()
         return turn.reader
@@ -122,12 +122,12 @@ class Readers:
         # it later checks the idle readers itself.
         self._idle.append(reader)
         if self._waiting:
-            self._serve()
+            self._assign_idle()
         # `close` may have emptied the list just before this reader was returned.
         if self._is_closing:
             self._close_idle()
 
-    def _serve(self) -> None:
+    def _assign_idle(self) -> None:
         """Pass idle readers to waiting threads; when the pool is closing, wake the threads without one."""
         with self._lock:
             while self._waiting:
@@ -139,7 +139,7 @@ class Readers:
                         return
                 self._waiting.popleft().set()
 
-    def _leave(self, turn: _Turn) -> None:
+    def _cancel(self, turn: _Turn) -> None:
         """Remove a turn from the list, so that it gets no reader any more."""
         with self._lock:
             # If it is not in the list it has a reader, which the caller uses.
@@ -157,7 +157,7 @@ class Readers:
     def interrupt(self) -> None:
         """End all waits, and let later calls of `take` not wait. May be repeated."""
         self._is_closing = True
-        self._serve()
+        self._assign_idle()
 
     def close(self) -> None:
         """Close all connections; those in use are closed when they are returned. May be repeated."""

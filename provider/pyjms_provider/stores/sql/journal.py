@@ -384,7 +384,7 @@ class SqlJournal(Journal):
         """Write the deferred records and a group in one commit. If that fails, write each alone, so that one bad request harms no other."""
         # Checked again by the committing thread: `close` may have been called while these requests waited.
         if self._is_closed or self._lost is not None:
-            requests = self._admitted(requests)
+            requests = self._refuse_if_closed(requests)
         if self._deferred.batch is None:
             rows = [request.work for request in requests if isinstance(request.work, tuple)]
             # The common case when many threads send: single messages only, so no batches are built or merged.
@@ -406,7 +406,7 @@ class SqlJournal(Journal):
         deferred = self._deferred.take()
         was_written = False
         try:
-            was_written = self._write_all(self._look_up(deferred), requests)
+            was_written = self._write_all(self._with_outcomes(deferred), requests)
         except ProviderError as error:
             self._note_failure(error)
             # The look-up of outcomes has failed. Nothing is written then: a branch of the same name may be among the
@@ -417,7 +417,7 @@ class SqlJournal(Journal):
             if deferred is not None:
                 self._deferred.end(deferred, was_written=was_written)
 
-    def _look_up(self, deferred: DeferredBatch | None) -> Batch | None:
+    def _with_outcomes(self, deferred: DeferredBatch | None) -> Batch | None:
         """Add the rows of deferred outcomes, in their order, to the deferred batch, and return it. Raises `ProviderError`."""
         if deferred is None:
             return None
@@ -438,7 +438,7 @@ class SqlJournal(Journal):
             self._submit(Batch(), force=False)
 
     @contextmanager
-    def lend_deferred(self) -> Iterator[Sequence[Batch]]:
+    def take_deferred(self) -> Iterator[Sequence[Batch]]:
         """Provide the deferred records to a caller that writes them in its own transaction, and excludes all other writers meanwhile.
 
         If the block fails, they are deferred again. Raises `UnavailableStoreError` when another thread is about to write urgent
@@ -447,7 +447,7 @@ class SqlJournal(Journal):
         deferred = self._deferred.take(unless_urgent_is_taken=True)
         was_written = False
         try:
-            batch = self._look_up(deferred)
+            batch = self._with_outcomes(deferred)
             yield () if batch is None else (batch,)
             # Only here, after the caller's commit: after an exception at the `yield` the records are deferred again.
             was_written = True
@@ -455,7 +455,7 @@ class SqlJournal(Journal):
             if deferred is not None:
                 self._deferred.end(deferred, was_written=was_written)
 
-    def _admitted(self, requests: Sequence[CommitRequest[Batch | Row]]) -> Sequence[CommitRequest[Batch | Row]]:
+    def _refuse_if_closed(self, requests: Sequence[CommitRequest[Batch | Row]]) -> Sequence[CommitRequest[Batch | Row]]:
         """Refuse requests if the journal is closed or lost; return those still to be committed."""
         error = self._lost or (_closed() if self._is_closed else None)
         if error is None:
@@ -861,7 +861,7 @@ class JoinedWriter(JoinedTransaction):
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
                     self._database.detect_failed_checkpoint()
                     self._database.repair_log()
-                    deferred += lent.enter_context(self._deferring.lend_deferred())
+                    deferred += lent.enter_context(self._deferring.take_deferred())
                 else:
                     # PostgreSQL has many writers: the journal commits the records itself,
                     # before this transaction becomes visible.

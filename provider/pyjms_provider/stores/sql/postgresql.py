@@ -91,7 +91,7 @@ class AnswerTimeout:
         """`limit_ms`: how long the server may take for an answer. `cancelled`: the signal that ends the opening of the store."""
         self.clock = clock
         self.limit_ms = limit_ms
-        self.has_given_up = False
+        self.has_timed_out = False
         """Whether a wait has timed out during the close: no new connections are made, and open ones wait for `UNLOCKING_MS`, as the
         server may be well and only have been slow with one statement."""
         self._closing_since_ms: float | None = None
@@ -110,14 +110,14 @@ class AnswerTimeout:
         """Connect as psycopg does. Raises its errors."""
         # Each reader and each retry would wait for the silent server once more,
         # one after the other, and hold up the close.
-        if self.has_given_up:
+        if self.has_timed_out:
             raise psycopg.OperationalError("the server has not answered before, and the store is being closed")
         try:
             connection = TimeoutConnection.connect(*arguments, **options)
         except psycopg.errors.ConnectionTimeout:
             # Only during a close: while the store is in use, a server that was silent
             # once may answer at the next attempt.
-            self.has_given_up = self._closing_since_ms is not None
+            self.has_timed_out = self._closing_since_ms is not None
             raise
         forget_in_children(connection)
         # Set once the connection is open: until then, psycopg's own `connect_timeout` ends the wait.
@@ -125,17 +125,17 @@ class AnswerTimeout:
         connection.connect_beside = partial(self.connect, *arguments, **{**options, "autocommit": True})
         return connection
 
-    def lack(self, silent_ms: float, limit_ms: float) -> str | None:
+    def reason_to_end(self, silent_ms: float, limit_ms: float) -> str | None:
         """Return why a wait that has lasted for `silent_ms` must end, given its limit; None: it may go on."""
         # Cancelling ends only waits without a limit; all others end by themselves.
         if math.isinf(limit_ms) and self._was_cancelled():
             return "the start was cancelled"
         silence = f"the server has not answered for {silent_ms / 1000:.1f} s"
         if self._closing_since_ms is not None:
-            limit_ms = min(limit_ms, UNLOCKING_MS if self.has_given_up else CLOSING_MS)
+            limit_ms = min(limit_ms, UNLOCKING_MS if self.has_timed_out else CLOSING_MS)
             # The time before the beginning of the close does not count, as an answer may be about to arrive.
             if min(silent_ms, self.clock.monotonic_ms() - self._closing_since_ms) >= limit_ms:
-                self.has_given_up = True
+                self.has_timed_out = True
                 return f"{silence}, and the store is being closed"
         elif silent_ms >= limit_ms:
             return f"{silence}; {ANSWER_OPTION} in the store's URL gives it more time"
@@ -190,8 +190,8 @@ class TimeoutConnection(psycopg.Connection[Any]):
                         silent_since_ms = now_ms
                         # Read when the silence begins: `limit_ms` of the connection may change between two statements.
                         limit_ms = timeout.limit_ms if self.limit_ms is None else self.limit_ms
-                    lack = timeout.lack(now_ms - silent_since_ms, limit_ms)
-                    if lack is not None:
+                    reason_to_end = timeout.reason_to_end(now_ms - silent_since_ms, limit_ms)
+                    if reason_to_end is not None:
                         # `_is_served` asks on another connection: a server that works on a long
                         # statement sends nothing on this one.
                         if self.limit_ms is None and timeout.may_last() and self._is_served():
@@ -200,17 +200,17 @@ class TimeoutConnection(psycopg.Connection[Any]):
                             # The answer may have arrived while the server was asked.
                             ready = yield awaited
                             if not ready:
-                                self._abandon(lack)
+                                self._abandon(reason_to_end)
                             silent_since_ms = None
                 awaited = gen.send(ready)
         except StopIteration as end:
             result: _T = end.value
             return result
 
-    def _abandon(self, lack: str) -> NoReturn:
+    def _abandon(self, reason_to_end: str) -> NoReturn:
         # The state of the connection is unknown: a late answer would be taken for that of the next statement.
         self.pgconn.finish()
-        raise psycopg.OperationalError(lack)
+        raise psycopg.OperationalError(reason_to_end)
 
     def _is_served(self) -> bool:
         """Ask the server on another connection whether it is working for this one."""
@@ -507,7 +507,7 @@ class PostgresqlDatabase(_Postgresql):
 
     def _may_retry(self, until_ms: float) -> bool:
         """Wait a little, and return whether there is time for another attempt."""
-        if self._timeout.has_given_up:
+        if self._timeout.has_timed_out:
             return False
         if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
             # The wait has reset the signal; it is set again for the next retry.

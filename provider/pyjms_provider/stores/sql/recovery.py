@@ -47,14 +47,14 @@ UNDECODABLE: Final = "surrogateescape"
 _log = logging.getLogger("pyjms.store")
 
 
-def whole_rows(connection: Connection, table: Table, *order: Column[Any]) -> Sequence[Row[Any]]:
+def intact_rows(connection: Connection, table: Table, *order: Column[Any]) -> Sequence[Row[Any]]:
     """Return the rows that are intact; all others are logged."""
     found = []
     for row in all_rows(connection, table, *order):
         if is_whole(table, row):
             found.append(row)
         else:
-            tell_damage(table, row, "it is passed over")
+            log_damage(table, row, "it is passed over")
     return found
 
 
@@ -70,7 +70,7 @@ def is_whole(table: Table, row: Row[Any]) -> bool:
     return all(_fits(column, value) for column, value in zip(table.columns, row, strict=True))
 
 
-def tell_damage(table: Table, row: Row[Any], what: str) -> None:
+def log_damage(table: Table, row: Row[Any], what: str) -> None:
     """Log a damaged row; `what` says what happens to it."""
     _log.error(
         "PYJMS-STORE-10 a row of %s has values that pyjms never writes, so the file is damaged; %s: %r",
@@ -127,7 +127,7 @@ class RecoveredRecords:
 
 def read_records(connection: Connection) -> RecoveredRecords:
     """Return all records except for the entries of messages. Damaged rows are logged and skipped."""
-    marks = whole_rows(connection, t.MARK)
+    marks = intact_rows(connection, t.MARK)
     # Including quarantined messages: if an id were used again, it would replace the row of a quarantined message.
     highest = [connection.scalar(select(func.max(column))) or 0 for column in (t.MESSAGE.c.id, t.SET_ASIDE.c.id)]
     groups, lost_groups = read_groups(connection)
@@ -170,7 +170,7 @@ def _queues(connection: Connection) -> list[QueueRecord]:
             name = f"damaged queue {row.number}"
             while (Address(AddressKind.QUEUE, name), None) in found:
                 name += ", too"
-            tell_damage(t.QUEUE, row, f"its messages are in a queue of the name {name!r}")
+            log_damage(t.QUEUE, row, f"its messages are in a queue of the name {name!r}")
             record = QueueRecord(number=QueueNumber(row.number), address=Address(AddressKind.QUEUE, name))
         found[record.address, record.subscription] = record
     # In the order of their numbers, which is the order in which the queues were defined.
@@ -198,17 +198,17 @@ def _queue(row: Row[Any]) -> QueueRecord:
 
 
 def _xids(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[tuple[Xid, Row[Any]]]:
-    for row in whole_rows(connection, table, *order):
+    for row in intact_rows(connection, table, *order):
         try:
             yield Xid(row.format_id, bytes(row.global_id), bytes(row.qualifier)), row
         except ValueError:
-            tell_damage(table, row, "it is passed over")
+            log_damage(table, row, "it is passed over")
 
 
 def _duplicates(connection: Connection) -> list[DuplicateMark]:
     return [
         DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms, row.serial)
-        for row in whole_rows(connection, t.DUPLICATE)
+        for row in intact_rows(connection, t.DUPLICATE)
         # A damaged serial near 2**63 would leave no room for later ones.
         if row.kind in _KINDS and 0 < row.serial < _SERIALS_END
     ]
@@ -407,7 +407,7 @@ def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -
 
 def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Sequence[GroupNumber]]:
     """Return the reader groups, by number, with their reservations; and the numbers of the damaged ones."""
-    rows = whole_rows(connection, t.RESERVED, t.RESERVED.c.group_number, t.RESERVED.c.number)
+    rows = intact_rows(connection, t.RESERVED, t.RESERVED.c.group_number, t.RESERVED.c.number)
     held = {
         group: [(row.number, ReferenceId(row.message), row.deliveries) for row in found]
         for group, found in groupby(rows, key=lambda row: row.group_number)
@@ -418,7 +418,7 @@ def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Seque
         if is_whole(t.GROUP, row):
             found.append(RecoveredGroup(record=_group(row), reserved=held.get(row.number, [])))
         else:
-            tell_damage(t.GROUP, row, "what the reader group held is its queue's again")
+            log_damage(t.GROUP, row, "what the reader group held is its queue's again")
             # The number is SQLite's row id, which is an integer even if the rest of the row is damaged.
             lost.append(GroupNumber(row.number))
     return found, lost
@@ -451,10 +451,10 @@ def read_stages(connection: Connection) -> Sequence[tuple[int, StageRecord]]:
                 discarded_after_ms=row.discard_ms,
             ),
         )
-        for row in whole_rows(connection, t.STAGE, t.STAGE.c.number)
+        for row in intact_rows(connection, t.STAGE, t.STAGE.c.number)
     ]
 
 
 def read_markers(connection: Connection) -> Sequence[tuple[str, int]]:
     """Return the last promoted epoch of each sink."""
-    return [(text_from_column(row.sink) or "", row.epoch) for row in whole_rows(connection, t.STAGE_MARKER)]
+    return [(text_from_column(row.sink) or "", row.epoch) for row in intact_rows(connection, t.STAGE_MARKER)]

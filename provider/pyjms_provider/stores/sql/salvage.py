@@ -29,7 +29,7 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import schema as t
-from pyjms_provider.stores.sql.schema import BROUGHT, FIRST, PRODUCT, make_lost, prepare_schema
+from pyjms_provider.stores.sql.schema import ADDED_COLUMNS, FIRST, PRODUCT, create_missing_tables, prepare_schema
 from pyjms_provider.stores.sql.sqlite import make_engine, understand
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ class DamagedTable:
         # The driver fetches one row ahead: the row before the damage was read, but never returned.
         if last is not None:
             low, high = (low, last) if query is self._down_query else (last, high)
-        return self._one_more(query, low, high, equal, last), False
+        return self._read_dropped_row(query, low, high, equal, last), False
 
-    def _one_more(self, query: str, low: int, high: int, offset: int, last: int | None) -> int | None:
+    def _read_dropped_row(self, query: str, low: int, high: int, offset: int, last: int | None) -> int | None:
         """Read the row that the driver had fetched, but dropped when the next one was unreadable; return its key, or `last`."""
         try:
             for key, *row in self._connection.execute(f"{query} LIMIT 1 OFFSET {offset}", (low, high)):
@@ -251,8 +251,8 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
             prepare_schema(connection, str(new), is_shared=False)
             # Tables that were lost as a whole are created empty.
             t.SCHEMA.create_all(connection)
-            set_aside = _set_aside(connection, clock.time_ms())
-            made = _mend(connection)
+            set_aside = _quarantine_lost(connection, clock.time_ms())
+            made = _repair_queues(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
         # Before the rename: the log is named after the file, and would be left behind.
         _end_log(engine)
@@ -333,7 +333,7 @@ def _version_by_columns(source: sqlite3.Connection) -> int:
     def has(table: str, column: str) -> bool:
         return any(name == column for _, name, *_ in source.execute(f"PRAGMA table_info([{table}])"))
 
-    return max((version for version, brought in BROUGHT.items() if has(*brought)), default=1)
+    return max((version for version, added in ADDED_COLUMNS.items() if has(*added)), default=1)
 
 
 def _make_tables(source: sqlite3.Connection, connection: Connection, found: _SourceTables) -> None:
@@ -346,7 +346,7 @@ def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Sou
         # Tables first, and then their indexes.
         for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):
             connection.exec_driver_sql(statement)
-        make_lost(connection, found.version)
+        create_missing_tables(connection, found.version)
     # Not clean: the next opening then counts deliveries by the marks.
     row = {"version": found.version, "next_queue": found.next_queue, "epoch": found.epoch}
     connection.execute(insert(t.META).values(one=1, product=PRODUCT, clean=False, holder="", **row))
@@ -397,7 +397,7 @@ def _copy(
     )
 
 
-def _set_aside(connection: Connection, now_ms: int) -> int:
+def _quarantine_lost(connection: Connection, now_ms: int) -> int:
     """Quarantine the messages of lost branches and staged units, and return their number; delete rows that refer to lost rows."""
     message = t.MESSAGE.c
     units = select(t.BRANCH.c.number).union(select(t.STAGE.c.number))
@@ -418,7 +418,7 @@ def _set_aside(connection: Connection, now_ms: int) -> int:
     return count
 
 
-def _mend(connection: Connection) -> list[str]:
+def _repair_queues(connection: Connection) -> list[str]:
     """Give each message a queue, and flag all as redelivered; return the names of the new queues."""
     message, queue, entry = t.MESSAGE.c, t.QUEUE.c, t.ENTRY.c
     known = select(queue.number)

@@ -360,7 +360,7 @@ class _Compiler:
             statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed), *table.c.keys()
         )
 
-    def put_if(self, table: Table, value: str, other: Table, name: str) -> str:
+    def put_if_exists(self, table: Table, value: str, other: Table, name: str) -> str:
         """Insert or update as `put`, but only if a row of `other` has the parameter's value in column `name`."""
         # INSERT from SELECT, as VALUES takes no condition.
         row = [bindparam(f"{key}_", type_=column.type) for key, column in table.c.items()]
@@ -451,7 +451,7 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "put_mark": c.raise_to(MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
         # Only while the queue exists: its ids were deleted with it, and a late write must not restore one.
-        "put_queue_duplicate": c.put_if(duplicate, "until_ms", QUEUE, "number"),
+        "put_queue_duplicate": c.put_if_exists(duplicate, "until_ms", QUEUE, "number"),
         "forget_duplicates": c(
             delete(duplicate).where(*_equal(duplicate, _ADDRESS), duplicate.c.serial < serial),
             *(f"{name}_" for name in (*_ADDRESS, "serial")),
@@ -601,7 +601,7 @@ def _number_duplicates(connection: Connection) -> None:
     connection.execute(text(f"DROP TABLE {name}_old"))
 
 
-def make_lost(connection: Connection, version: int) -> None:
+def create_missing_tables(connection: Connection, version: int) -> None:
     """Create the tables of `version` that migrations change, and that the store being salvaged may have lost."""
     if version < _NUMBERED and not inspect(connection).has_table(DUPLICATE.name):
         columns = (Column(each, DUPLICATE.c[each].type) for each in _OF_DUPLICATES)
@@ -612,7 +612,7 @@ FIRST: Final = 1
 """The oldest version."""
 MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates}
 """For each version, the migration to the next one."""
-BROUGHT: Final[Mapping[int, tuple[str, str]]] = {2: (GROUP.name, "number"), _NUMBERED: (DUPLICATE.name, "serial")}
+ADDED_COLUMNS: Final[Mapping[int, tuple[str, str]]] = {2: (GROUP.name, "number"), _NUMBERED: (DUPLICATE.name, "serial")}
 """For each version, a table and a column that it has added: they show the version of a store whose version number is lost."""
 
 

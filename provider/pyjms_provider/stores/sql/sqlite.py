@@ -71,7 +71,7 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
             # This connection only reads. The engine's connections switch the file to a write-ahead
             # log, which must not happen to a foreign file.
             first = files.connect(timeout=BUSY_MS / 1000)
-            undo.callback(_let_go, first, files)
+            undo.callback(_close_first, first, files)
             _refuse_others(table_names(first), path, is_shared=request.is_shared)
             engine = make_engine(request.url.set(database=path), files)
             undo.callback(engine.dispose)
@@ -94,7 +94,7 @@ def open_sqlite(request: OpenRequest) -> tuple[SqliteDatabase, Paging, Meta]:
     return database, paging, meta
 
 
-def _let_go(first: sqlite3.Connection, files: OpenFiles) -> None:
+def _close_first(first: sqlite3.Connection, files: OpenFiles) -> None:
     """Close the last connection after a failed opening."""
     if files.has_failed:
         # After an interrupt SQLite runs no checkpoint, and the log stays for the broker that opens the file next.

@@ -82,8 +82,8 @@ class LogIndex:
         """
         index = self._descriptor()
 
-        def mend(index: int) -> bool:
-            self._take_back(index)
+        def repair(index: int) -> bool:
+            self._reset_counts(index)
             write_log()
             return True
 
@@ -92,7 +92,7 @@ class LogIndex:
                 for _ in range(_ATTEMPTS):
                     # The log is rewritten under the same lock: a checkpoint between
                     # the two would copy pages after the hole.
-                    if self._alone(index, mend):
+                    if self._with_checkpoint_lock(index, repair):
                         return
                     Signal().wait(_PAUSE_S)
                 raise UnavailableStoreError(
@@ -105,7 +105,7 @@ class LogIndex:
             pass
         write_log()
 
-    def _take_back(self, index: int) -> None:
+    def _reset_counts(self, index: int) -> None:
         try:
             # Both, as SQLite itself does when the log restarts: if only one were
             # reset, it would look like a failure.
@@ -116,24 +116,26 @@ class LogIndex:
                 f"{_WHY}, and {self._path} cannot be written ({error.strerror}); nothing was written. Kill the broker, and start it again"
             ) from error
 
-    def tells_of_failure(self) -> bool | None:
+    def last_checkpoint_failed(self) -> bool | None:
         """Return whether the last checkpoint failed, or None while one is running. SQLite does not report failures of checkpoints within commits."""
         with suppress(StoreError, OSError, struct.error):
             index = self._descriptor()
             if index is not None:
-                return self._alone(index, lambda index: _number(index, _ATTEMPTED) > _number(index, _BACKFILLED))
+                return self._with_checkpoint_lock(
+                    index, lambda index: _number(index, _ATTEMPTED) > _number(index, _BACKFILLED)
+                )
         return False
 
-    def _alone(self, index: int, work: Callable[[int], _T]) -> _T | None:
+    def _with_checkpoint_lock(self, index: int, work: Callable[[int], _T]) -> _T | None:
         """Call `work` with the checkpoint lock, and return its result; None: a checkpoint is running. Raises `OSError` where there are no such locks."""
-        let_in = _lock(F_UNLCK)
+        unlock = _lock(F_UNLCK)
         # Around the unlock too: all threads share the lock of the descriptor,
         # and the first to unlock it would end it for all.
         with self._one_thread:
             try:
-                return work(index) if _keep_out(index) else None
+                return work(index) if _try_lock(index) else None
             finally:
-                fcntl(index, F_OFD_SETLK, let_in)
+                fcntl(index, F_OFD_SETLK, unlock)
 
     def _descriptor(self) -> int | None:
         """Return SQLite's descriptor of the index; None: there is no index, and so no log, or the system lacks such locks or ``/dev/fd``. Raises `StoreError`."""
@@ -169,7 +171,7 @@ def _is_open(descriptor: int | None, expected: os.stat_result) -> bool:
         return False
 
 
-def _keep_out(index: int) -> bool:
+def _try_lock(index: int) -> bool:
     """Take the checkpoint lock; return False if a checkpoint is running. Raises `OSError` where there are no such locks."""
     try:
         fcntl(index, F_OFD_SETLK, _lock(F_WRLCK))
@@ -295,15 +297,15 @@ class OpenFiles:
         It also detects and remembers failures of other programs, and of other threads that have not called `note` yet.
         """
         # Before the files are checked: a failure that is visible now must be remembered even if `look` raises.
-        tells = self._index.tells_of_failure()
-        if tells:
+        failed = self._index.last_checkpoint_failed()
+        if failed:
             self.has_failed = True
         try:
             self.look()
         except StoreError:
             # The next writer checks the files, too, and gets the error.
             return False
-        return tells is False and not self.has_failed
+        return failed is False and not self.has_failed
 
     def repair_log(self) -> None:
         """After a failure of the disk, rewrite the log, and make the next checkpoint copy all of it. The caller has the write lock. Raises `StoreError`.
@@ -440,12 +442,12 @@ class Checkpoints:
         self._pages = 0
         """The estimated number of pages written since the last checkpoint of the writer."""
         self._look_at = _LOOK
-        self._is_told = False
+        self._is_requested = False
         """Whether the thread was asked for a checkpoint, and the writer has not done its part yet."""
         self._lock = Lock()
         self._changed = Signal()
-        self._is_wanted = self._is_closed = False
-        self._is_left = False
+        self._has_request = self._is_closed = False
+        self._is_rest_due = False
         """Whether the thread has finished or failed, so that the writer must copy the rest."""
         self._thread: Thread | None = None
         self._connection: sqlite3.Connection | None = None
@@ -454,14 +456,14 @@ class Checkpoints:
         """Count the pages of a commit of `writer`, an estimate; start a checkpoint if it is due, or copy the rest after the thread's."""
         self._pages += pages
         # The thread has copied most of the log; only the writer can restart the log while commits go on.
-        if self._is_left:
+        if self._is_rest_due:
             self._checkpoint_rest(writer)
         elif self._pages >= self._look_at:
             self._look_at = self._pages + _LOOK
             # `_pages` is an estimate by this process, and an application may write to the same log.
             seen = self._files.log_pages()
             written = self._pages if seen is None else seen
-            if written >= _LONG or (written >= PAGES and not self._is_told and not self._wake()):
+            if written >= _LONG or (written >= PAGES and not self._is_requested and not self._wake()):
                 self._checkpoint_rest(writer)
 
     def _checkpoint_rest(self, writer: sqlite3.Cursor) -> None:
@@ -469,7 +471,7 @@ class Checkpoints:
             # The checkpoint waits until the log is repaired, or is tried again soon.
             return
         # Before the checkpoint: if it fails, it is tried again after `_LOOK` more pages.
-        self._is_left = self._is_told = False
+        self._is_rest_due = self._is_requested = False
         self._pages, self._look_at = 0, _LOOK
         try:
             writer.execute(_CHECKPOINT).fetchone()
@@ -483,7 +485,7 @@ class Checkpoints:
             # True, so that the writer runs no checkpoint either: the close of the last connection does.
             if self._is_closed:
                 return True
-            self._is_wanted = self._is_told = True
+            self._has_request = self._is_requested = True
             if self._thread is None:
                 thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
                 try:
@@ -491,7 +493,7 @@ class Checkpoints:
                 # The system cannot start more threads; the writer runs the checkpoint itself.
                 except RuntimeError as error:
                     _log.warning("%s could not be started: %s", thread.name, error)
-                    self._is_told = False
+                    self._is_requested = False
                     return False
                 self._thread = thread
         self._changed.set()
@@ -519,11 +521,11 @@ class Checkpoints:
             except (sqlite3.Error, StoreError) as error:
                 self._files.note(error)
                 # After `note`: the writer that sees this flag must already see the failure.
-                self._is_left = True
+                self._is_rest_due = True
                 _log.debug("the log of %s was not carried over: %s", self._path, error)
-                self._let_go(connection)
+                self._close(connection)
                 connection = None
-        self._let_go(connection)
+        self._close(connection)
 
     def _has_work(self) -> bool:
         """Wait for a request; return False when the thread is to end."""
@@ -531,8 +533,8 @@ class Checkpoints:
             with self._lock:
                 if self._is_closed:
                     return False
-                if self._is_wanted:
-                    self._is_wanted = False
+                if self._has_request:
+                    self._has_request = False
                     return True
             self._changed.wait(-1)
 
@@ -552,9 +554,9 @@ class Checkpoints:
                 return
         if self._files.may_checkpoint():
             connection.execute(_CHECKPOINT).fetchone()
-        self._is_left = True
+        self._is_rest_due = True
 
-    def _let_go(self, connection: sqlite3.Connection | None) -> None:
+    def _close(self, connection: sqlite3.Connection | None) -> None:
         if connection is not None:
             with self._lock:
                 if self._connection is connection:
