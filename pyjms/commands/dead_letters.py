@@ -226,7 +226,7 @@ def _send_back(session: Session, source: Queue, selector: str | None, most: int 
         moving = Moving(
             session, session, send, lambda done: bars.update(bars.task_ids[0], completed=done), done="sent back"
         )
-        moving.go_through(lambda most: take(session, source, chosen, most), most)
+        moving.move_all(lambda most: take(session, source, chosen, most), most)
     return moving.to
 
 

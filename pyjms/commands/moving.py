@@ -80,7 +80,7 @@ def take(session: Session, source: Queue, selector: str | None, most: int | None
             yield message
 
 
-def tells_left(session: Session, source: Queue, selector: str | None, wanted: int | None, taken: int) -> bool:
+def reports_left(session: Session, source: Queue, selector: str | None, wanted: int | None, taken: int) -> bool:
     """Report messages that exist but could not be received, if fewer were taken than there were; return whether there
     are any.
     """
@@ -127,15 +127,15 @@ class Moving:
         """The number of messages moved."""
         return self.to.total()
 
-    def go_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> None:
+    def move_all(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> None:
         """Move messages, up to the limit. Raises `JMSException`; committed messages are moved."""
-        while not self._goes_through(take_up_to, limit):
+        while not self._move_batch(take_up_to, limit):
             # A set, as both are one session within a broker: a second rollback there would undo nothing but cost a
             # call.
             for session in {self._reading, self._writing}:
                 session.rollback()
 
-    def _goes_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> bool:
+    def _move_batch(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> bool:
         """Move messages; return False if a transaction was too large: it must be rolled back, and the next ones are
         smaller.
         """
@@ -279,8 +279,8 @@ def _move(
             lambda message: send_on(producer, there, message),
             lambda moved: bars.update(bars.task_ids[0], completed=moved),
         )
-        moving.go_through(lambda most: take(reading, found, selector, most), limit)
-    return moving.moved, not tells_left(reading, found, selector, limit, moving.moved)
+        moving.move_all(lambda most: take(reading, found, selector, most), limit)
+    return moving.moved, not reports_left(reading, found, selector, limit, moving.moved)
 
 
 def purge(
@@ -323,7 +323,7 @@ def purge(
                         bars.update(bars.task_ids[0], completed=removed)
                 if message is not None:
                     message.acknowledge()
-            is_left = tells_left(session, source, selector, total, removed)
+            is_left = reports_left(session, source, selector, total, removed)
         if as_json:
             put_json({"queue": name.removeprefix("queue:"), "removed": removed})
         else:

@@ -20,7 +20,7 @@ from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.flows.codec import Start, ask_message, read_event
 from pyjms.flows.definition import Flow, FlowException, FlowStoreException, UnknownInstanceException
-from pyjms.flows.instance import Ask, Event, Instance, Retry, Suspend, TimeOut, advance, asked, begin, obey_person
+from pyjms.flows.instance import Ask, Event, Instance, Retry, Suspend, TimeOut, advance, apply_command, asked, begin
 from pyjms.recoverable.server import Pauses, PresentConnection
 from pyjms.spi.clock import Clock, SystemClock
 
@@ -106,7 +106,7 @@ def _obey(
     elif instance is None:
         raise UnknownInstanceException(f"there is no instance {arrival.instance}")
     elif isinstance(event, Retry | Suspend):
-        following, ask = obey_person(flow(instance.flow, instance.version), instance, event, arrival.id, now_ms)
+        following, ask = apply_command(flow(instance.flow, instance.version), instance, event, arrival.id, now_ms)
     else:
         following, ask = advance(flow(instance.flow, instance.version), instance, event, now_ms)
     # The event changes nothing, as an engine that died has written its effect. That engine may not have sent the
@@ -266,7 +266,7 @@ class FlowEngine:
             sources[id(arrival)] = message
         # The store commits before the queue. The other order would lose the effects of an event if the engine died in
         # between (decision 0920).
-        batch = self._keep(arrivals)
+        batch = self._store_effects(arrivals)
         for arrival, why in batch.refused:
             dispatcher.quarantine(sources[id(arrival)], why)
         return self._commit(dispatcher, batch.asks)
@@ -305,13 +305,15 @@ class FlowEngine:
             return False
         overdue = self._store.overdue(now_ms)
         # The revision is checked: an instance that has changed since the query is no longer overdue.
-        batch = self._keep([Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
+        batch = self._store_effects(
+            [Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue]
+        )
         # A refusal is reported and postponed in there; the instance is in the store, so its next time-out would also
         # repeat the request.
         self._commit(dispatcher, batch.asks)
         return bool(overdue)
 
-    def _keep(self, arrivals: Sequence[Arrival]) -> Batch:
+    def _store_effects(self, arrivals: Sequence[Arrival]) -> Batch:
         """Write the effects of events, and return them: the requests to send, and the events without effect."""
         ids = list(dict.fromkeys(each.instance for each in arrivals))
         # Version 0 means the newest, which a deployment may have changed since the last batch.

@@ -158,7 +158,7 @@ def advance(flow: Flow, instance: Instance, event: Event, now_ms: int) -> tuple[
     return (instance, None) if handle is None else handle(flow, instance, event, now_ms)
 
 
-def obey_person(
+def apply_command(
     flow: Flow, instance: Instance, event: Retry | Suspend, event_id: str, now_ms: int
 ) -> tuple[Instance, Ask | None]:
     """Do as `advance`, once for each id; "": the event has none."""
@@ -201,11 +201,11 @@ def _done(flow: Flow, instance: Instance, event: Answer, now_ms: int) -> tuple[I
     step = flow.steps[instance.position]
     if event.is_refused:
         # A refused step has done nothing, so the step before it is the first to be compensated.
-        told = _told(instance, now_ms, "refused", step, event.reason)
+        told = _with_note(instance, now_ms, "refused", step, event.reason)
         return _backward(
             flow, replace(told, reason=f"{step.name} was refused: {event.reason}"), instance.position - 1, now_ms
         )
-    told = _told(instance, now_ms, "done", step)
+    told = _with_note(instance, now_ms, "done", step)
     return _forward(flow, replace(told, data=dict(instance.data) | dict(event.data)), now_ms)
 
 
@@ -214,9 +214,9 @@ def _undone(flow: Flow, instance: Instance, event: Answer, now_ms: int) -> tuple
         return instance, None
     step = flow.steps[instance.position]
     if event.is_refused:
-        told = _told(instance, now_ms, "compensation refused", step, event.reason)
+        told = _with_note(instance, now_ms, "compensation refused", step, event.reason)
         return _parked(told, f"the compensation of {step.name} was refused: {event.reason}", now_ms), None
-    told = replace(_told(instance, now_ms, "compensated", step), data=dict(instance.data) | dict(event.data))
+    told = replace(_with_note(instance, now_ms, "compensated", step), data=dict(instance.data) | dict(event.data))
     return _backward(flow, told, instance.position - 1, now_ms)
 
 
@@ -225,7 +225,7 @@ def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tup
     if event.revision != instance.revision or not 0 < instance.due_ms <= now_ms:
         return instance, None
     step = flow.steps[instance.position]
-    told = _told(instance, now_ms, "overdue", step, f"attempt {instance.attempt}")
+    told = _with_note(instance, now_ms, "overdue", step, f"attempt {instance.attempt}")
     if instance.attempt <= step.retries:
         return _requesting(flow, replace(told, attempt=instance.attempt + 1), now_ms)
     what = f"{'the compensation of ' if instance.status is Status.COMPENSATING else ''}{step.name} was not answered"
@@ -238,7 +238,7 @@ def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tup
 
 def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[Instance, Ask | None]:
     step = flow.steps[instance.position]
-    told = _told(
+    told = _with_note(
         instance, now_ms, "skipped by a person" if event.skip else "tried again by a person", step, event.reason
     )
     status = Status.COMPENSATING if instance.was_compensating else Status.RUNNING
@@ -253,11 +253,13 @@ def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[I
 
 def _stop(flow: Flow, instance: Instance, event: Suspend, now_ms: int) -> tuple[Instance, Ask | None]:
     if not event.compensate:
-        return _parked(_told(instance, now_ms, "parked by a person", reason=event.reason), event.reason, now_ms), None
+        return _parked(
+            _with_note(instance, now_ms, "parked by a person", reason=event.reason), event.reason, now_ms
+        ), None
     # It already goes back, or was parked while it did.
     if instance.status is Status.COMPENSATING or instance.was_compensating:
         return instance, None
-    told = _told(instance, now_ms, "cancelled by a person", reason=event.reason)
+    told = _with_note(instance, now_ms, "cancelled by a person", reason=event.reason)
     # Including the present step, which may have been done although its answer has not arrived: its compensation finds
     # out.
     return _backward(flow, replace(told, reason=event.reason, was_compensating=False), instance.position, now_ms)
@@ -283,7 +285,7 @@ def _is_waited_for(flow: Flow, instance: Instance, event: Answer) -> bool:
 
 def _forward(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask | None]:
     if instance.position + 1 == len(flow.steps):
-        return _told(replace(instance, status=Status.COMPLETED, due_ms=0), now_ms, "completed"), None
+        return _with_note(replace(instance, status=Status.COMPLETED, due_ms=0), now_ms, "completed"), None
     return _requesting(flow, replace(instance, position=instance.position + 1, attempt=1), now_ms)
 
 
@@ -294,14 +296,14 @@ def _backward(flow: Flow, instance: Instance, position: int, now_ms: int) -> tup
         position -= 1
     if position < 0:
         ended = replace(instance, status=Status.COMPENSATED, position=0, due_ms=0)
-        return _told(ended, now_ms, "all is compensated", reason=instance.reason), None
+        return _with_note(ended, now_ms, "all is compensated", reason=instance.reason), None
     return _requesting(flow, replace(instance, status=Status.COMPENSATING, position=position, attempt=1), now_ms)
 
 
 def _parked(instance: Instance, reason: str, now_ms: int) -> Instance:
     backward = instance.status is Status.COMPENSATING or instance.was_compensating
     parked = replace(instance, status=Status.PARKED, due_ms=0, reason=reason, was_compensating=backward)
-    return _told(parked, now_ms, "parked", reason=reason)
+    return _with_note(parked, now_ms, "parked", reason=reason)
 
 
 def _requesting(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, Ask]:
@@ -316,6 +318,6 @@ def _requesting(flow: Flow, instance: Instance, now_ms: int) -> tuple[Instance, 
     return waiting, ask
 
 
-def _told(instance: Instance, now_ms: int, what: str, step: Step | None = None, reason: str = "") -> Instance:
+def _with_note(instance: Instance, now_ms: int, what: str, step: Step | None = None, reason: str = "") -> Instance:
     note = Note(time_ms=now_ms, what=what, step=step.name if step else "", reason=reason)
     return replace(instance, story=(*instance.story[1 - _NOTES_KEPT :], note), revision=instance.revision + 1)

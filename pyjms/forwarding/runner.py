@@ -83,7 +83,7 @@ class RouteThread(RunningRoute):
             return
         self._thread.join(_IN_ORDER_S)
         if self._thread.is_alive():  # a site does not answer
-            self._transfer.break_off()
+            self._transfer.abort()
             self._thread.join(_BY_FORCE_S)
 
     @property

@@ -222,7 +222,7 @@ class Sink:
                 self._commit(session, some)
             except ProviderError as error:
                 self._undo(session, error)
-                self._look_at(some, error)
+                self._handle_failure(some, error)
             else:
                 self._batch_size.succeeded()
                 self._failures = 0
@@ -235,7 +235,7 @@ class Sink:
             self.link.drop()
         return self.link.session()
 
-    def _look_at(self, tried: Sequence[Copy], error: ProviderError) -> None:
+    def _handle_failure(self, tried: Sequence[Copy], error: ProviderError) -> None:
         """Try fewer copies next, or mark the single copy that the site refuses. Raises `error` when a later attempt is
         needed.
         """
@@ -292,7 +292,7 @@ class Sink:
         except ProviderError:
             self.link.drop()
 
-    def not_settled(self, copies: Sequence[Copy]) -> None:
+    def expect_redelivery(self, copies: Sequence[Copy]) -> None:
         """Remember the delivered copies, as the source will redeliver their messages."""
         for copy in copies:
             # A refused copy is not remembered: when its message is redelivered, it is tried again.
@@ -382,7 +382,7 @@ class Source:
             self._give_back(held)
         self.link.drop()
 
-    def give_back(self, batch: list[Delivery]) -> None:
+    def release(self, batch: list[Delivery]) -> None:
         """Release a batch that was handed out, and all other received messages."""
         # In front and in their order: they are older than the held ones.
         self._held.extendleft(reversed(batch))

@@ -63,7 +63,7 @@ class Transfer:
         self._is_over = True
         self._signal.set()
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         """Also make calls return that wait for a site."""
         self.halt()
         # The sinks are copied, as the route's thread may add one meanwhile; that one is ended where it is added.
@@ -111,8 +111,8 @@ class Transfer:
             self._wait(self._here, error)
             return
         self.counters.state = RouteState.RUNNING
-        if batch and not self._carry(batch):
-            self._source.give_back(batch)
+        if batch and not self._forward_batch(batch):
+            self._source.release(batch)
         self.counters.waiting = 0
 
     def _receives(self) -> None:
@@ -127,7 +127,7 @@ class Transfer:
         if is_known and self.counters.guarantee is None:
             self.counters.guarantee = Guarantee.ONCE_ONLY
 
-    def _carry(self, batch: list[Delivery]) -> bool:
+    def _forward_batch(self, batch: list[Delivery]) -> bool:
         """Deliver a batch to its targets and settle it at the source; return False if the rest must wait for another
         time.
         """
@@ -138,22 +138,22 @@ class Transfer:
             # waited.
             unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
             try:
-                is_over = self._carry_unit(unit, batch)
+                is_over = self._forward_unit(unit, batch)
             finally:
                 # Whatever ended the attempt, the sinks must remember what they have committed: the source redelivers
                 # those messages.
-                self._forsake(unit)
+                self._expect_redelivery(unit)
             if is_over is not None:
                 return is_over
         return True
 
-    def _carry_unit(self, unit: Unit, batch: list[Delivery]) -> bool | None:
+    def _forward_unit(self, unit: Unit, batch: list[Delivery]) -> bool | None:
         """Deliver the planned copies of each message of the batch; None: plan the rest of the batch again."""
         while True:
             for site, copies in unit.copies.items():
                 # The other sites commit before the source does (decision 0900). After a crash in between, the batch is
                 # redelivered, and they drop duplicates by the ids; the other order would lose the batch.
-                if site != self._here and not self._bring(site, copies):
+                if site != self._here and not self._deliver(site, copies):
                     return False
             try:
                 # Messages to queues of the source's own site need no ids: they are in one transaction with the
@@ -177,13 +177,13 @@ class Transfer:
             if self.settings.undeliverable is None:
                 return None  # an operator may have repaired it by changing the plan, or the target
 
-    def _forsake(self, unit: Unit) -> None:
+    def _expect_redelivery(self, unit: Unit) -> None:
         """Tell the sites which messages of a unit were not settled: they will be redelivered."""
         for site, copies in unit.copies.items():
             if site in self._sinks:
-                self._sinks[site].not_settled(copies)
+                self._sinks[site].expect_redelivery(copies)
 
-    def _bring(self, site: Site, copies: list[Copy]) -> bool:
+    def _deliver(self, site: Site, copies: list[Copy]) -> bool:
         """Deliver all copies to another site, however long it is unreachable; return False if the route must stop
         meanwhile.
         """
@@ -212,7 +212,7 @@ class Transfer:
             # The new site may not detect duplicates; the guarantee is unknown again until it has been reached.
             if self.counters.guarantee is Guarantee.ONCE_ONLY:
                 self.counters.guarantee = None
-            # The sink is registered before this check: break_off either finds it in the table, or has set the flag that
+            # The sink is registered before this check: abort either finds it in the table, or has set the flag that
             # is read here.
             if self._is_over:
                 sink.link.end()

@@ -63,8 +63,8 @@ class Outgoing:
         self._is_lasting = str(properties.get("delivery_mode")) not in {"1", "transient"}
         self._priority = _priority_of(properties)
         self._time_to_live_ms = _time_to_live_of(properties)
-        self._correlation_id = _taken_text(properties, "correlation_id")
-        reply_to = _taken_text(properties, "reply_to")
+        self._correlation_id = _pop_text(properties, "correlation_id")
+        reply_to = _pop_text(properties, "reply_to")
         self._reply_to = None if reply_to is None else Address(AddressKind.QUEUE, reply_to)
         self._properties: dict[str, Stored] = {}
         rest: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def parts_of(delivery: Delivery, queue: str) -> Parts:
     found = envelope.properties
     body, content_type, content_encoding = _body_of(envelope)
     rest: Mapping[str, Any] = {}
-    if (written := _rest_of(found)) is not None:  # it is kombu's own, with a content type or without
+    if (written := _json_data_of(found)) is not None:  # it is kombu's own, with a content type or without
         rest, content_type, content_encoding = written, None, None
     headers = {name: _plain(value) for name, value in found.items() if _is_header(name)}
     properties = {"priority": envelope.priority, "delivery_mode": envelope.delivery_mode, **rest.get("properties", {})}
@@ -162,7 +162,7 @@ def _can_be_property(name: object, value: object) -> bool:
     return type(value) is bool or (type(value) is int and -(2**31) <= value < 2**31 and name != "JMSXGroupID")
 
 
-def _taken_text(properties: dict[str, Any], name: str) -> str | None:
+def _pop_text(properties: dict[str, Any], name: str) -> str | None:
     """Remove and return a property that a JMS header can hold."""
     value = properties.get(name)
     if type(value) is str and value and len(value) <= _TEXT_MAX:
@@ -193,7 +193,7 @@ def _time_to_live_of(properties: Mapping[str, Any]) -> int | None:
         raise ValueError(f"{given!r} is no expiration: it is a number of milliseconds") from error
 
 
-def _rest_of(found: Mapping[str, Stored]) -> Mapping[str, Any] | None:
+def _json_data_of(found: Mapping[str, Stored]) -> Mapping[str, Any] | None:
     """Return the JSON data; None if there is none, or it was written by another program, which may have written
     anything.
     """

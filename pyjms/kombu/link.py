@@ -238,9 +238,9 @@ class Link:
         """Let other consumers have the messages: no thread waits for them here."""
         # Not a loop over the dictionary: each iteration removes a consumer from it.
         while self._interested:
-            self.lose_interest(next(iter(self._interested)))
+            self.release_prefetched(next(iter(self._interested)))
 
-    def lose_interest(self, consumer: ProviderConsumer) -> None:
+    def release_prefetched(self, consumer: ProviderConsumer) -> None:
         """Let other consumers have a consumer's messages, including those prefetched and not taken."""
         self._interested.pop(consumer, None)
         # Without the lock: the SPI allows this call to any thread, and the receiving session may be busy.
@@ -265,7 +265,7 @@ class Link:
         with self._receiving:
             self._session().acknowledge(deliveries)
 
-    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+    def requeue(self, deliveries: Sequence[Delivery]) -> None:
         """Requeue messages, marked redelivered. Raises `ProviderError`."""
         with self._receiving:
             self._session().recover(deliveries)

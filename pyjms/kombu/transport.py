@@ -91,7 +91,7 @@ class Unsettled:
         """Remove and return a delivery; None: it is already settled."""
         return self._held.pop(tag, None)
 
-    def take_up_to(self, tag: int) -> Sequence[Delivery]:
+    def pop_up_to(self, tag: int) -> Sequence[Delivery]:
         """Remove and return all deliveries up to this tag, in the order of their receipt."""
         # Over a copy, and with a default: Celery acknowledges on other threads meanwhile.
         taken = (self._held.pop(each, None) for each in self._held.copy() if each <= tag)
@@ -99,7 +99,7 @@ class Unsettled:
 
     def take_all(self) -> Sequence[Delivery]:
         """Remove and return all deliveries, in that order."""
-        return self.take_up_to(max(self._held.copy(), default=0))
+        return self.pop_up_to(max(self._held.copy(), default=0))
 
     def restore_unacked(self) -> None:
         """Requeue all deliveries."""
@@ -304,7 +304,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
                     if not self.qos.can_consume():
                         # The prefetch limit is reached: prefetched messages go to other consumers instead of waiting
                         # here.
-                        self._rest(readers)
+                        self._release_prefetched(readers)
                     return partial(consumer.callback, message)
         return None
 
@@ -315,11 +315,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
                 for source in consumer.sources:
                     source.catch_up()
 
-    def _rest(self, consumers: tuple[Consumer, ...]) -> None:
+    def _release_prefetched(self, consumers: tuple[Consumer, ...]) -> None:
         """Release prefetched messages: there is no room for them."""
         for consumer in consumers:
             for source in consumer.sources:
-                source.rest()
+                source.release_prefetched()
 
     def _received(self, delivery: Delivery, queue: str, *, no_ack: bool) -> Received:
         tag = self.qos.next_tag()
@@ -354,7 +354,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         # without an error.
         self._check_in_time()
         held = self.qos
-        taken = held.take_up_to(delivery_tag) if multiple else [held.take(delivery_tag)]
+        taken = held.pop_up_to(delivery_tag) if multiple else [held.take(delivery_tag)]
         deliveries = [delivery for delivery in taken if delivery is not None]
         try:
             if deliveries:
@@ -369,7 +369,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
         delivery = self.qos.take(delivery_tag)
         try:
             if delivery is not None and requeue:
-                self.link.give_back((delivery,))
+                self.link.requeue((delivery,))
             elif delivery is not None:
                 self.link.reject(delivery)
         finally:
@@ -382,7 +382,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu is not typed
             raise NotImplementedError("basic_recover(requeue=False): messages come again to whoever is next")
         deliveries = self.qos.take_all()
         if deliveries:
-            self.link.give_back(deliveries)
+            self.link.requeue(deliveries)
 
     def _check_in_time(self) -> None:
         self.link.check()
@@ -449,10 +449,10 @@ class Source:
         """Wait until `take` would return the messages present now."""
         self._link.catch_up(self._consumer)
 
-    def rest(self) -> None:
+    def release_prefetched(self) -> None:
         """Release prefetched messages for other consumers."""
         if self._is_shared:
-            self._link.lose_interest(self._consumer)
+            self._link.release_prefetched(self._consumer)
 
     def close(self) -> None:
         """Close it."""

@@ -74,7 +74,7 @@ class Router:
     def plan(self, envelope: Envelope) -> Sequence[OutgoingMessage]:
         """Return the outgoing messages of a message. Raises `UndeliverableError`."""
         if self._file is not None:
-            self.look()
+            self.reload_if_changed()
         # Both at once: a thread that reads the statistics may replace them between two reads.
         ready, targets = self._in_force
         choices = ready.decide(envelope)
@@ -103,10 +103,10 @@ class Router:
 
     def details(self) -> Mapping[str, int]:
         """Return the number of messages that each rule matched."""
-        self.look()
+        self.reload_if_changed()
         return dict(self._counts)
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file again if it has changed, at most once per interval."""
         now_ms = self._clock.monotonic_ms()
         # Both the route's thread and readers of statistics call this; the second one need not wait for the first.

@@ -207,7 +207,7 @@ class Rules:
         # Compiled at once, to refuse wrong rules at the start: in a worker they would only appear as a failed task.
         decider_of(self._in_force)
 
-    def look(self) -> RulesText:
+    def reload_if_changed(self) -> RulesText:
         """Return the rules in force; read the file if it has changed."""
         try:
             found = RulesText(self._file.read_text(encoding="utf-8"), self._file.name)
@@ -262,7 +262,7 @@ def route(
             return promoted_by_query(batch, sink_id=_ROUTE, **sink) == epoch
 
         # Once for each batch, so that all of its rows are made by the same rules.
-        now = rules.look()
+        now = rules.reload_if_changed()
         chosen = choosing.of(epoch, now, is_written)
         if chosen != now:
             rules.tell(
@@ -295,7 +295,7 @@ def would_go(
     given = {"url": url, "destination": source, **(options or {})}
     rows = session.read.format("jms").options(**_texts(given)).load()
     counted = (
-        _routed(rows, rules.look(), f"queue:{group}.undeliverable")
+        _routed(rows, rules.reload_if_changed(), f"queue:{group}.undeliverable")
         .groupBy("destination")
         .count()
         .orderBy("destination")

@@ -251,7 +251,7 @@ class GroupPlanner(Planner):
         self._name = options.reader_group
         self._opened: OpenGroup | None = None
         self._low = self._high = 0
-        self._ends_with_what_is_there = False
+        self._ends_with_present_messages = False
         self._target: int | None = None
 
     @property
@@ -290,11 +290,11 @@ class GroupPlanner(Planner):
         """Reserve nothing before the checkpoint's position is checked: in a store that is older, new messages would get
         its numbers.
         """
-        self._ends_with_what_is_there = True
+        self._ends_with_present_messages = True
 
-    def _aim(self) -> None:
+    def _reserve_target(self) -> None:
         """Reserve the messages present now, once, if the query ends with them."""
-        if self._ends_with_what_is_there and self._target is None:
+        if self._ends_with_present_messages and self._target is None:
             opened = self._open()
             self._target = self._high = self._guarded(lambda: reserve_all(self._link, opened))
 
@@ -302,8 +302,8 @@ class GroupPlanner(Planner):
         self._open()
         # The checkpoint's position is checked before anything is reserved: an old copy of the store would give new
         # messages numbers that the checkpoint calls done.
-        after = self._place_of(start)
-        self._aim()
+        after = self._position_of(start)
+        self._reserve_target()
         # A position of another generation must not acknowledge: its numbers denote other messages here.
         is_known = after == start.seq and self._is_ours(start)
         if is_known and self._options.ack_on is AckOn.PROGRESS:
@@ -342,7 +342,7 @@ class GroupPlanner(Planner):
     def _is_ours(self, offset: Offset) -> bool:
         return offset.group == self._name and offset.generation == self._open().group.generation
 
-    def _place_of(self, start: Offset) -> int:
+    def _position_of(self, start: Offset) -> int:
         """Return the number after which the next batch begins. Raises `DataLossError`."""
         if not self._is_ours(start):
             self._lose(self._foreign(start))
@@ -355,11 +355,11 @@ class GroupPlanner(Planner):
             raise old_checkpoint(start.seq, f"reader group {self._name!r}", self._low)
         if start.seq > self._high:
             self._lose(self._beyond(start.seq))
-            self._renew()
+            self._begin_generation()
             return self._low
         return start.seq
 
-    def _renew(self) -> None:
+    def _begin_generation(self) -> None:
         """Begin a new generation, as the numbers up to the checkpoint's position would be given out again. Spark has
         them acknowledged when it plans the next batch, or after a crash before that, and this would remove new
         messages. The output has all messages that the group holds.
@@ -399,13 +399,13 @@ class GroupPlanner(Planner):
         return None if self._opened is None else self._offset(self._high)
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        wanted = self._there(start, end)
+        wanted = self._available(start, end)
         return pieces_of_group(end.group, end.generation, wanted, self._options.partitions)
 
-    def _there(self, start: Offset, end: Offset) -> Range:
+    def _available(self, start: Offset, end: Offset) -> Range:
         """Return the part of a batch that the broker has. A restarted query begins here, with a batch that the
         checkpoint has and that no output reports as done. Raises `DataLossError`; for a checkpoint that has only whole
-        batches, `_place_of` does the same.
+        batches, `_position_of` does the same.
         """
         wanted = between(start, end)
         if not wanted:
@@ -423,7 +423,7 @@ class GroupPlanner(Planner):
             return Range(after=min(wanted.after, self._high), upto=self._high)
         # With availableNow the repeated batch comes before the first `latest`; the messages present now are reserved
         # when the checkpoint's position is known.
-        self._aim()
+        self._reserve_target()
         return wanted
 
     def commit(self, end: Offset) -> None:
@@ -489,7 +489,7 @@ class Receiver:
     def _link(self) -> Link:
         return link_of(self._options, with_client_id=True)
 
-    def end_with_what_is_there(self) -> None:
+    def end_with_present_messages(self) -> None:
         """Let `receive` return nothing more after the messages present now, and those that arrive while it receives
         them.
         """
@@ -514,7 +514,7 @@ class Receiver:
             ):
                 # `poll` alone is the short way: `catch_up` costs a round trip to a remote broker, so it is only called
                 # when no message is available.
-                delivery = consumer.poll() or self._look_again(consumer, may_wait=not found, until_ms=until_ms)
+                delivery = consumer.poll() or self._poll_or_wait(consumer, may_wait=not found, until_ms=until_ms)
                 if delivery is None:
                     self._is_over = self._since_ms is not None  # all messages that were present have been received
                     break
@@ -525,13 +525,13 @@ class Receiver:
         except (ClosedError, ConnectionLostError):
             # The deliveries received so far are dropped with their connection: they could not be
             # acknowledged, and the broker delivers them again.
-            self.forget()
+            self.disconnect()
             return []
         if self._since_ms is not None and all(each.envelope.timestamp_ms > self._since_ms for each in found):
             self._is_over = True  # the sender is quicker than the query
         return found
 
-    def _look_again(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:
+    def _poll_or_wait(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:
         """Return a message that is on its way; if there is none, wait for one."""
         # The broker may have sent messages that the client has not processed yet: without this,
         # an empty `poll` would end `availableNow` too early.
@@ -573,11 +573,11 @@ class Receiver:
             is_gone = self._connection is None or self._connection.state != "connected"
             if not is_gone and not isinstance(error, (ClosedError, ConnectionLostError)):
                 raise
-            self.forget()
+            self.disconnect()
             return False
         return True
 
-    def forget(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection; all unacknowledged messages are redelivered."""
         connection, self._connection = self._connection, None
         self._session = self._consumer = None

@@ -114,11 +114,11 @@ class SpoolPlanner(Planner):
         return self._offset(self._folder().marks.low)
 
     def prepare_available_now(self) -> None:
-        self._receiver.end_with_what_is_there()
+        self._receiver.end_with_present_messages()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         folder = self._folder()
-        after = self._place_of(start)
+        after = self._position_of(start)
         is_known = after == start.seq and self._is_ours(start)
         # Spark has the batch before `start` in its commit log when it asks for the next one (decision 0170).
         if is_known and self._options.ack_on is AckOn.PROGRESS:
@@ -138,7 +138,7 @@ class SpoolPlanner(Planner):
     def _is_ours(self, offset: Offset) -> bool:
         return offset.group == self._name and offset.generation == self._folder().marks.generation
 
-    def _place_of(self, start: Offset) -> int:
+    def _position_of(self, start: Offset) -> int:
         folder = self._folder()
         if self._is_ours(start) and folder.marks.low <= start.seq <= folder.high:
             return start.seq
@@ -190,12 +190,12 @@ class SpoolPlanner(Planner):
         return None if self._opened is None else self._offset(self._opened.high)
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        wanted = self._there(start, end)
+        wanted = self._available(start, end)
         # The path is resolved here, since workers may have another working directory.
         spans = cut(wanted, self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
         return [SpoolPiece(folder=str(self._path.resolve()), span=span) for span in spans]
 
-    def _there(self, start: Offset, end: Offset) -> Range:
+    def _available(self, start: Offset, end: Offset) -> Range:
         """Return the part of a batch that the spool has. A restarted query begins here, with a batch that the
         checkpoint has and that no output reports as done. Raises `DataLossError`. If the loss is allowed, `latest`
         continues with all that the spool has.
@@ -226,7 +226,7 @@ class SpoolPlanner(Planner):
         folder.trim()
 
     def close(self) -> None:
-        self._receiver.forget()
+        self._receiver.disconnect()
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -275,12 +275,12 @@ class HoldingPlanner(Planner):
         return self._offset(0)
 
     def prepare_available_now(self) -> None:
-        self._receiver.end_with_what_is_there()
+        self._receiver.end_with_present_messages()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         # A new driver continues the checkpoint's numbers: lower ones would make empty batches.
         if not self._is_placed:
-            self._go_on_from(start.seq)
+            self._continue_from(start.seq)
         if self._options.ack_on is AckOn.PROGRESS:
             self._done(start.seq)
         if self._high == start.seq:
@@ -290,7 +290,7 @@ class HoldingPlanner(Planner):
             high = min(high, start.seq + limits.max_messages)
         return start if high <= start.seq else self._offset(high)
 
-    def _go_on_from(self, seq: int) -> None:
+    def _continue_from(self, seq: int) -> None:
         """Continue the numbers of an earlier driver."""
         _log.warning(
             "mode=at-least-once: after a crash the rows of one batch come twice; mode=replay or mode=spool would not"
@@ -344,4 +344,4 @@ class HoldingPlanner(Planner):
             )
 
     def close(self) -> None:
-        self._receiver.forget()
+        self._receiver.disconnect()

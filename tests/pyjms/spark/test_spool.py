@@ -151,7 +151,7 @@ def test_bytes_are_counted_wherever_a_message_holds_them(options: JmsOptions, jm
             producer.send(message)
     receiver = Receiver(options)
     found = receiver.receive(Limits(max_messages=10, max_bytes=15_000), 2_000)
-    receiver.forget()
+    receiver.disconnect()
     assert len(found) == 2
     pieces = [
         ReservedMessage(number=1, envelope=each.envelope, count=1, redelivered=False)
@@ -219,7 +219,7 @@ def test_a_lost_connection_brings_nothing_twice(
 
     def lose(receiver: Receiver, deliveries: Sequence[Delivery]) -> bool:
         monkeypatch.setattr(Receiver, "acknowledge", settle)
-        receiver.forget()
+        receiver.disconnect()
         return False
 
     monkeypatch.setattr(Receiver, "acknowledge", lose)
