@@ -119,9 +119,9 @@ class EmbeddedBroker:
         """The record of the messages' lives; None: there is none."""
         # A start that fails closes all open files: the store would stay locked by this process otherwise.
         with ExitStack() as undo:
-            undo.callback(self._let_go)
+            undo.callback(self._close_open)
             self.virtual_host = self._take_over(cancelled or Signal())
-            self._begin_to_serve()
+            self._begin_serving()
             undo.pop_all()
         forget_in_children(self)
 
@@ -173,7 +173,7 @@ class EmbeddedBroker:
                         error.reason,
                     )
                 told = type(error)
-            self._begin_anew()
+            self._undo_take_over()
             if self.clock.wait(cancelled, self.clock.monotonic_ms() + RETRY_MS):
                 raise ClosedError("the wait for the store was cancelled")
 
@@ -187,13 +187,13 @@ class EmbeddedBroker:
             raise lost
         return host
 
-    def _begin_anew(self) -> None:
+    def _undo_take_over(self) -> None:
         """Undo a take-over that has failed."""
-        self._let_go()
+        self._close_open()
         self._journal, self.stories, self._lost = None, None, None
         self._scheduled_tasks = ScheduledTasks(self.name, self.clock)
 
-    def _let_go(self) -> None:
+    def _close_open(self) -> None:
         """Close all open files of a broker that does not serve."""
         self._scheduled_tasks.stop()
         if self.stories is not None:
@@ -206,7 +206,7 @@ class EmbeddedBroker:
         settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self.run_id}"
         if journal is None:
             return self._make_host(MemoryMessageStore(store_id), None)
-        recovery = journal.recover(self._tell_progress())
+        recovery = journal.recover(self._progress_logger())
         chosen = settings.store
         memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
         stories = None if self.stories is None else self.stories.buffer
@@ -234,7 +234,7 @@ class EmbeddedBroker:
             )
         return host
 
-    def _begin_to_serve(self) -> None:
+    def _begin_serving(self) -> None:
         """Begin to report events and losses to connections. Raises `ResourceError` if the store was lost meanwhile."""
         # From here on: recovery is no part of a message's life.
         if self.stories is not None:
@@ -272,7 +272,7 @@ class EmbeddedBroker:
         client = self._clients.get(ConnectionId(connection_id))
         return None if client is None else _facts_of(client)
 
-    def _tell_progress(self) -> Callable[[int], None]:
+    def _progress_logger(self) -> Callable[[int], None]:
         """Return a callback for the number of recovered entries, which writes to the log once a second."""
         next_ms = self.clock.monotonic_ms() + _PROGRESS_MS
 
@@ -284,9 +284,9 @@ class EmbeddedBroker:
 
         return progress
 
-    def schedule(self, tended: Scheduled, at_ms: int) -> None:
-        """Schedule a call of `tended` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
-        self._scheduled_tasks.schedule(tended, at_ms)
+    def schedule(self, task: Scheduled, at_ms: int) -> None:
+        """Schedule a call of `task` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        self._scheduled_tasks.schedule(task, at_ms)
 
     def attach(
         self, lose: Callable[[ConnectionLostError], None], handle: object = None, on_expired: OnExpired | None = None
@@ -418,7 +418,7 @@ class EmbeddedBroker:
         for listener in listeners:
             listener(error)
 
-    def when_left(self, listener: Callable[[ProviderError], None]) -> None:
+    def when_store_lost(self, listener: Callable[[ProviderError], None]) -> None:
         """Call `listener` once, when this broker has lost its store and has stopped serving; at once if it has already.
 
         It gets the reason, on a thread that must not be blocked.

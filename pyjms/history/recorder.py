@@ -104,7 +104,7 @@ class RecordedProvider(Provider):
         # Before the connect: the provider may report a lost connection, or an expiry, as soon as it is made.
         self._recording.acquire()
         try:
-            inner = self._inner.connect(replace(request, on_expired=self._hears(request.on_expired)), watch)
+            inner = self._inner.connect(replace(request, on_expired=self._expiry_callback(request.on_expired)), watch)
         except Exception:
             self._recording.release()
             raise
@@ -114,9 +114,9 @@ class RecordedProvider(Provider):
         watch.scope = connection.scope
         return connection
 
-    def _hears(self, other: Callable[[ExpiredMessage], None] | None) -> Callable[[ExpiredMessage], None]:
+    def _expiry_callback(self, other: Callable[[ExpiredMessage], None] | None) -> Callable[[ExpiredMessage], None]:
         """Return the callback that records expired messages: one and the same for all connections, so that each message is reported once."""
-        note = self._recording.heard_of
+        note = self._recording.record_expired
         if other is None:
             return note
 

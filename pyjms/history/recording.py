@@ -477,7 +477,7 @@ class Recording:
         scope = Scope(self.pid, None, dest=str(destination))
         self._note(EXPIRE, scope, None, message_id)
 
-    def heard_of(self, expired: ExpiredMessage) -> None:
+    def record_expired(self, expired: ExpiredMessage) -> None:
         """Record a message that a provider reports as expired. Passed in `ConnectRequest` by connections that use this recording."""
         scope = Scope(self.pid, None, dest=str(expired.destination), sub=expired.subscription)
         began_ns = expired.at_ms * NS_PER_MS

@@ -217,7 +217,7 @@ class JmsConnection(Connection):
                 provider_session.close()
             raise
         # The session is in the list before it begins to deliver: a stop between the two finds it.
-        self._take_in(session, self._sessions)
+        self._add_part(session, self._sessions)
         session.begin_delivery()
         return session
 
@@ -264,7 +264,7 @@ class JmsConnection(Connection):
             consumer = JmsConnectionConsumer(self, provider_session, pool, max_messages)
             try:
                 consumer.subscribe(request)
-                self._take_in(consumer, self._consumers)
+                self._add_part(consumer, self._consumers)
                 consumer.begin_delivery()
             except Exception:
                 with suppress(JMSException):  # the original error says more
@@ -272,7 +272,7 @@ class JmsConnection(Connection):
                 raise
         return consumer
 
-    def _take_in(self, part: _Part, parts: OrderedDict[Any, None]) -> None:
+    def _add_part(self, part: _Part, parts: OrderedDict[Any, None]) -> None:
         """Add a new part to the others of its kind. Raises IllegalStateException, and ends it, if the connection was closed meanwhile."""
         with self._lock:
             is_late = self._state is State.CLOSED
@@ -389,7 +389,7 @@ class JmsConnection(Connection):
                 if part not in seen:
                     return part
             # The state changes in the same hold of the lock that found nothing: a session that is opened
-            # later finds the connection closed (`_take_in`).
+            # later finds the connection closed (`_add_part`).
             self._state = next_state(self._state, Event.FINISH, "connection")
             return None
 

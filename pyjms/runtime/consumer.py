@@ -325,7 +325,7 @@ class JmsTopicSubscriber(JmsMessageConsumer, TopicSubscriber):
         return self._no_local
 
 
-class _Looking:
+class _BrowsingContext:
     """The session as browsed messages see it: they were not consumed, so `acknowledge` has no effect (§3.6, §5.9)."""
 
     __slots__ = ("_session",)
@@ -407,7 +407,7 @@ class JmsQueueBrowser(QueueBrowser):
         self._session.forget_browser(self)
 
     def _walk(self) -> Iterator[Message]:
-        context = _Looking(self._session)
+        context = _BrowsingContext(self._session)
         try:
             for delivery in self._session.provider_session.browse(self._address, self._selector):
                 # A generator is suspended between two calls of the program: the browser may have been closed since.

@@ -230,7 +230,7 @@ class Dispatcher:
                 self._end_rest(consumer)
         # The log is written here, where the gate's lock is released, as a log may be slow.
         if self._refused:
-            self._tell_refused()
+            self._log_refused()
         return found is not None
 
     def _end_rest(self, consumer: JmsMessageConsumer) -> None:
@@ -239,7 +239,7 @@ class Dispatcher:
         if rest is not None:
             rest.end()
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         """Log the consumers that could not be polled."""
         refused, self._refused = self._refused, []
         for rest, error in refused:
@@ -273,7 +273,7 @@ class Dispatcher:
                 continue  # the provider tells the connection's ExceptionListener of a lost connection by itself
             except ProviderError as error:
                 ready[consumer] = None
-                self._refused.append((self._ask_again(consumer), error))
+                self._refused.append((self._rest_and_poll(consumer), error))
                 continue
             except Exception:
                 ready[consumer] = None  # at the back: its error must not keep the others from their messages
@@ -296,7 +296,7 @@ class Dispatcher:
         worker.until_ms = rest.earlier(worker.until_ms)
         return True
 
-    def _ask_again(self, consumer: JmsMessageConsumer) -> Rest:
+    def _rest_and_poll(self, consumer: JmsMessageConsumer) -> Rest:
         """Have a consumer rest, and the thread poll it afterwards."""
         rest = self._rests.setdefault(consumer, Rest(self._session.clock))
         rest.begin()

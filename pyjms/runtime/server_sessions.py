@@ -32,7 +32,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         "_closing",
         "_connection",
         "_consumer",
-        "_is_told",
+        "_is_reported",
         "_max_messages",
         "_pending_release",
         "_pool",
@@ -57,7 +57,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._closing = CloseOnce()
         self._running = False
         self._rest = Rest(connection.clock)
-        self._is_told = False
+        self._is_reported = False
         """Whether the present outage was reported to the connection's ExceptionListener; each is reported once."""
         self._pending_release: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
@@ -135,8 +135,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
             return False
         except ProviderError as error:
             if not self._closed:
-                if not self._is_told:
-                    self._is_told = True
+                if not self._is_reported:
+                    self._is_reported = True
                     self._connection.report(error)
                 self._rest.begin()  # the provider has woken this consumer, takes it to be at work, and does not wake it again
                 self._worker.until_ms = self._rest.until_ms
@@ -160,7 +160,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
             while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
                 deliveries.append(delivery)
             # A poll that succeeds ends the outage: the next one is reported again.
-            self._is_told = False
+            self._is_reported = False
         except ProviderError:
             if not deliveries:
                 raise  # otherwise the next poll raises again, and earlier messages are not held up

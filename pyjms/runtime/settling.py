@@ -202,7 +202,7 @@ class SettlingSession(Session):
         except ProviderError as error:
             # The received messages are redelivered, if not by this call, by the next end of a transaction.
             unacked.committing = (*unacked.committing, *unsettled)
-            self._tell_rolled_back(error)
+            self._raise_rolled_back(error)
         except Exception:  # the outcome is unknown to the client, which may end the transaction once more
             unacked.requeue(unsettled)
             raise
@@ -215,7 +215,7 @@ class SettlingSession(Session):
     def release_unreturned_later(self) -> None:
         """Add the messages that interrupted receives took, and did not return, to those pending release, after earlier deliveries."""
 
-    def _tell_rolled_back(self, error: ProviderError) -> NoReturn:
+    def _raise_rolled_back(self, error: ProviderError) -> NoReturn:
         """Release the messages received in a transaction that was not committed, and raise the error that says so."""
         # The provider has rolled back by itself: only the received messages are left to be released.
         if isinstance(error, RolledBackError):

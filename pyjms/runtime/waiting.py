@@ -32,7 +32,7 @@ _DIFFERENT: Final = 8  # the most problems remembered
 class Rest:
     """The successive failures of one consumer, and the pauses after them."""
 
-    __slots__ = ("_clock", "_delays", "_said", "until_ms")
+    __slots__ = ("_clock", "_delays", "_logged", "until_ms")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class Rest:
         self._delays = Delays(_BACK_OFF, float)
         self.until_ms: float | None = None
         """When the pause ends, by the monotonic clock; None: there is none."""
-        self._said: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
         """The problems logged, with the time from which on each may be logged again."""
 
     @property
@@ -60,12 +60,12 @@ class Rest:
         """Log a warning of a failure, unless the same one was logged in the last minute. Raises nothing, even if the application's logging does."""
         text = f"{problem}: {error}"
         now_ms = self._clock.monotonic_ms()
-        if self._said.get(text, now_ms) > now_ms:
+        if self._logged.get(text, now_ms) > now_ms:
             return
         # Texts of errors may hold ids, so that each is a new one: the memory of them needs a limit.
-        if len(self._said) >= _DIFFERENT:
-            self._said = {}
-        self._said[text] = now_ms + _SILENCE_MS
+        if len(self._logged) >= _DIFFERENT:
+            self._logged = {}
+        self._logged[text] = now_ms + _SILENCE_MS
         with suppress(Exception):
             _log.warning("%s", text)
 
@@ -74,8 +74,8 @@ class Rest:
         if self.until_ms is not None:
             self._delays.reset()
             self.until_ms = None
-        if self._said:
-            self._said = {}
+        if self._logged:
+            self._logged = {}
             with suppress(Exception):
                 _log.warning("a consumer that had failed gets its messages again")
 
@@ -118,7 +118,7 @@ class DeliveryGate:
         """Let messages through, or stop doing so; messages that have passed are not affected. The caller holds `lock`."""
         assert self.lock.locked()
         self.is_open = is_open
-        self._tell_change()
+        self._wake_waiting()
 
     def wait_until_open(self, is_over: Callable[[], bool]) -> None:
         """Wait until messages may pass, or until `is_over` returns, at a change of the gate, that they never will."""
@@ -134,14 +134,14 @@ class DeliveryGate:
         with self.lock:
             self._busy.pop(get_ident(), None)
             if self._waiting:
-                self._tell_change()
+                self._wake_waiting()
 
     def end_receive(self) -> None:
         """End the calling thread's registration as the receiver, if it is. The caller holds `lock`."""
         if self.receiver == get_ident():
             self.receiver = self.receives_for = None
             if self._waiting:
-                self._tell_change()
+                self._wake_waiting()
 
     def runs_listener_here(self) -> bool:
         """Return whether the calling thread runs a listener of this session."""
@@ -187,7 +187,7 @@ class DeliveryGate:
         finally:
             self._waiting.discard(signal)  # without the lock, for which an interrupted thread would wait
 
-    def _tell_change(self) -> None:
+    def _wake_waiting(self) -> None:
         """Wake the waiting threads to check again. The lock is held."""
         # The tuple is a copy, as a thread whose wait ends takes its signal out without the lock.
         for signal in tuple(self._waiting):

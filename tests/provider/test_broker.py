@@ -157,7 +157,7 @@ def begun(act: Callable[[], object]) -> Future[object]:
     return done
 
 
-@pytest.mark.parametrize("step", ["_open_stories", "_open_host", "_begin_to_serve"])
+@pytest.mark.parametrize("step", ["_open_stories", "_open_host", "_begin_serving"])
 def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

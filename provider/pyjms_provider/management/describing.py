@@ -25,7 +25,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import AttributeDeclaration, declarations
 from pyjms_provider.model.errors import UnknownObjectError, WrongStateError
 from pyjms_provider.model.lookup import names_needed
-from pyjms_provider.model.managed import OFFSET_MAX, PageWanted, State
+from pyjms_provider.model.managed import OFFSET_MAX, PageRequest, State
 from pyjms_provider.model.operations import OperationDeclaration, Statistic, operations_of, statistics_of
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def page_of_source(category: str, source: ChildSource, request: ListRequest) -> 
     if equal is None or len(request.order) > 1:
         return None
     order = request.order[0] if request.order else "name"
-    page = source.page(PageWanted(equal=equal, order=order, offset=request.offset, limit=request.limit))
+    page = source.page(PageRequest(equal=equal, order=order, offset=request.offset, limit=request.limit))
     if page is None:
         return None
     items = [describe(each, request.fields, actual=request.actual) for each in page.children]

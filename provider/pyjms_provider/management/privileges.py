@@ -68,7 +68,7 @@ def target_of(parent: ManagedObject, category: str, name: str) -> Target:
     return target_at(category, (*parent.names, name))
 
 
-def check_not_own_way(principal: Principal, port: UUID | None, managed: ManagedObject) -> None:
+def check_not_own_access(principal: Principal, port: UUID | None, managed: ManagedObject) -> None:
     """Refuse to stop or delete an object on which the caller's own access depends, or one that contains it: no one might be able to undo it.
 
     `port`: the id of the port of the request; None: no port. Raises `ObjectInUseError`.
@@ -76,7 +76,7 @@ def check_not_own_way(principal: Principal, port: UUID | None, managed: ManagedO
     _check_itself(principal, port, managed)
     for each in managed.children():
         try:
-            check_not_own_way(principal, port, each)
+            check_not_own_access(principal, port, each)
         except ObjectInUseError as error:
             raise ObjectInUseError(
                 f"{managed.path} holds what you come in by: {error.reason}; what else it holds can be ended one by one"
@@ -181,7 +181,7 @@ _NEEDED = (Operation.OBSERVE, Operation.ADMINISTER)
 _FORCE = 'or force it: ?force=true by REST, --force of pyjms manage set, "force": true in a message'
 
 
-def check_way_back(
+def check_lockout(
     principal: Principal, access: AccessPolicy, port: UUID | None, managed: ManagedObject, changes: Mapping[str, Any]
 ) -> None:
     """Refuse a change of attributes that the caller could not undo. Raises `LockoutError`.

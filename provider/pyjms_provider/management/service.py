@@ -32,9 +32,9 @@ from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.privileges import (
     STOPPING,
     check_changed_privileges,
+    check_lockout,
     check_new_privileges,
-    check_not_own_way,
-    check_way_back,
+    check_not_own_access,
     target_at,
     target_of,
 )
@@ -130,7 +130,7 @@ def check_expected(managed: ManagedObject, expected: Expected) -> None:
 
 _TYPED: Final = "type"
 _NAMING: Final = frozenset({"name"})
-_TOLD: Final = 10
+_NAMES_LISTED: Final = 10
 """The most names listed in the error for a name that does not exist."""
 ANYTHING: Final = Expected()
 
@@ -180,11 +180,11 @@ class ManagementService:
         except UnknownObjectError as error:
             # Before the text about existing names: the caller must not learn from it which names exist.
             self._check_missing(caller, category, names)
-            raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
+            raise UnknownObjectError(error.reason + self._existing_names(caller, category, names)) from error
         self._check(caller, Operation.OBSERVE, managed)
         return managed
 
-    def _what_is_there(self, caller: Caller, category: str, names: Sequence[str]) -> str:
+    def _existing_names(self, caller: Caller, category: str, names: Sequence[str]) -> str:
         """Return a text about the names that exist where the first object of the address is missing.
 
         "": the caller may see none of them, and is not told whether and where there are any.
@@ -194,8 +194,8 @@ class ManagementService:
             found = above.find_child(below, name)
             if found is None:
                 seen = [repr(each) for group in self._visible(caller, below, names[:depth]) for each in group.names]
-                more = f" and {len(seen) - _TOLD} more" if len(seen) > _TOLD else ""
-                return f"; there are: {', '.join(seen[:_TOLD])}{more}" if seen else ""
+                more = f" and {len(seen) - _NAMES_LISTED} more" if len(seen) > _NAMES_LISTED else ""
+                return f"; there are: {', '.join(seen[:_NAMES_LISTED])}{more}" if seen else ""
             above = found
         return ""
 
@@ -204,13 +204,13 @@ class ManagementService:
 
         If not, raises `UnknownObjectError` for the last object of the address, as if only that one were missing.
         """
-        if self._may_hear_missing(caller, category, names):
+        if self._may_see_missing(caller, category, names):
             return
         needed = names_needed(category)
         caller.access.check(caller.principal, Operation.OBSERVE, target_at(category, names))
         raise UnknownObjectError(f"{needed[-2]} {'/'.join(names[:-1])} has no {category} {names[-1]!r}")
 
-    def _may_hear_missing(self, caller: Caller, category: str, names: Sequence[str]) -> bool:
+    def _may_see_missing(self, caller: Caller, category: str, names: Sequence[str]) -> bool:
         """Return whether the caller could see the first missing object of an address, or of the beginning of one."""
         above: ManagedObject = self.system.broker
         for below, name in zip(names_needed(category), names, strict=False):
@@ -229,7 +229,7 @@ class ManagementService:
             try:
                 self._parent(category, names[:-1])
             except UnknownObjectError:
-                if self._may_hear_missing(caller, category, names):
+                if self._may_see_missing(caller, category, names):
                     raise
             return None  # creating it reports more
         except AccessDeniedError as denied:
@@ -261,8 +261,8 @@ class ManagementService:
         try:
             return self._list(caller, category, names, request)
         except UnknownObjectError as error:
-            if self._may_hear_missing(caller, category, names):
-                raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
+            if self._may_see_missing(caller, category, names):
+                raise UnknownObjectError(error.reason + self._existing_names(caller, category, names)) from error
             return list_objects(category, (), request)  # as below an object that they may not see
 
     def _list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
@@ -320,10 +320,10 @@ class ManagementService:
         except UnknownObjectError as error:
             if len(names) != len(names_needed(category)) - 1:
                 raise
-            if not self._may_hear_missing(caller, category, names):
-                with self._noting(caller, AuditAction.CREATE, target, **facts):
+            if not self._may_see_missing(caller, category, names):
+                with self._auditing(caller, AuditAction.CREATE, target, **facts):
                     caller.access.check(caller.principal, Operation.CREATE, target_at(category, (*names, name)))
-            raise UnknownObjectError(error.reason + self._what_is_there(caller, category, names)) from error
+            raise UnknownObjectError(error.reason + self._existing_names(caller, category, names)) from error
 
         def create() -> ManagedObject:
             # On the thread that makes the change: the rules cannot change between the check and the change.
@@ -356,7 +356,7 @@ class ManagementService:
         def change() -> None:
             # On the configuration thread, as in `create`: no rule changes between these questions and the change.
             if not force:
-                check_way_back(caller.principal, caller.access, caller.port, managed, changes)
+                check_lockout(caller.principal, caller.access, caller.port, managed, changes)
             check_changed_privileges(caller.principal, caller.access, managed, changes)
             managed.set_attributes(changes, by=caller.principal.name)
 
@@ -376,7 +376,7 @@ class ManagementService:
 
         def check() -> None:
             self._check(caller, Operation.ADMINISTER, managed)
-            check_not_own_way(caller.principal, caller.port, managed)
+            check_not_own_access(caller.principal, caller.port, managed)
 
         self._changed(
             caller,
@@ -422,7 +422,7 @@ class ManagementService:
 
         def act() -> Any:
             if name in STOPPING:
-                check_not_own_way(caller.principal, caller.port, managed)
+                check_not_own_access(caller.principal, caller.port, managed)
             check_expected(managed, expected)
             return run()
 
@@ -450,7 +450,7 @@ class ManagementService:
         facts = {"operation": name, "after": arguments, "secure": _secure_arguments(declared, arguments)}
         is_noted = declared.changes
         # Failures before the job begins are noted here; `invoke` notes the result of the job itself.
-        with self._noting(caller, AuditAction.OPERATION, _address(managed), **facts) if is_noted else nullcontext():
+        with self._auditing(caller, AuditAction.OPERATION, _address(managed), **facts) if is_noted else nullcontext():
             self._check_operation(caller, declared, managed, arguments)
             # Read here already: the caller gets wrong arguments as an answer, and not as a job that failed.
             declared.read_arguments(managed.path, arguments)
@@ -575,14 +575,14 @@ class ManagementService:
         **facts: Any,
     ) -> _T:
         """Check and make a change, and audit the attempt with its result."""
-        with self._noting(caller, action, target, **facts) as note:
+        with self._auditing(caller, action, target, **facts) as note:
             check()
             done = act()
         note(AuditResult.DONE)
         return done
 
     @contextmanager
-    def _noting(
+    def _auditing(
         self, caller: Caller, action: AuditAction, target: str, **facts: Any
     ) -> Iterator[Callable[[AuditResult], None]]:
         """Audit a failed attempt; yields a function that audits any result."""

@@ -23,7 +23,7 @@ from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.managed import Phase
 from pyjms_provider.model.port import Port, PortAttributes
-from pyjms_provider.model.queue import QueueAttributes, policy_of, told_of_attributes
+from pyjms_provider.model.queue import QueueAttributes, policy_errors_as_attribute_errors, policy_of
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
 from pyjms_provider.security.secrets import SecretBox, SecretError
 from pyjms_provider.stores.opening import check_scheme
@@ -168,7 +168,7 @@ class _Check:
 
         found = resolve(QueueAttributes, record.attributes, variable, path)
         assert isinstance(found, QueueAttributes)
-        with told_of_attributes(path):
+        with policy_errors_as_attribute_errors(path):
             policy_of(found, path).check_for(found.name)
 
     def _judge(self, managed: ConfiguredObject, record: ObjectRecord, path: str) -> None:

@@ -199,9 +199,9 @@ class ConfiguredObject(ManagedObject):
         # The object may have been closed since its creation began.
         next_state(self.state, Event.OPEN, self.path)
         self._write(lambda writer: writer.child_added(self._above, self))
-        self._go_on()
+        self._activate()
 
-    def _go_on(self) -> None:
+    def _activate(self) -> None:
         """Become ACTIVE, and open the pending objects below. On its own thread, as others may create objects below from then on."""
         self._step(Event.OPEN)
         self._open_pending()
@@ -257,7 +257,7 @@ class ConfiguredObject(ManagedObject):
         except (ProviderError, OSError) as error:
             self._fail(error)
             return
-        self._in_thread(self._go_on)
+        self._in_thread(self._activate)
 
     def _fail(self, error: Exception, what: str = "could not be opened") -> None:
         """Become ERRORED; `what`: the failure, for the log."""

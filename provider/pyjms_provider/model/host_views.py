@@ -592,7 +592,7 @@ _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
 def host_sources(host: ManagedHost) -> Mapping[str, ChildSource]:
     """Return the sources of a virtual host's children, by category."""
     sources = [_source(host, kind, names) for kind, names in _KINDS]
-    sources.append(_source(host, DeadLetterQueue, _offices))
+    sources.append(_source(host, DeadLetterQueue, _dead_letter_queues))
     connections = MadeOnDemand(
         "connection", lambda: list(host.embedded.clients()) if host.is_running else [], partial(_connection, host)
     )
@@ -613,7 +613,7 @@ def _connection(host: ManagedHost, name: str) -> ClientConnection | None:
     return None if found is None else ClientConnection(host.as_object, name, created_ms=found.since_ms)
 
 
-def _offices(running: RunningHost) -> Sequence[str]:
+def _dead_letter_queues(running: RunningHost) -> Sequence[str]:
     """Return the queues to which other queues send dead letters or expired messages."""
     # Policies name these queues; nothing in a queue itself says that it holds dead letters.
     named: set[str | None] = set()

@@ -454,7 +454,7 @@ OFFSET_MAX: Final = 999_999_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageWanted:
+class PageRequest:
     """A request for a page of children."""
 
     equal: Mapping[str, str]
@@ -524,7 +524,7 @@ class ChildSource(ABC):
         """Return the target that all of them share for access policies; None: they have different ones."""
         return None
 
-    def page(self, wanted: PageWanted) -> ChildPage | None:
+    def page(self, wanted: PageRequest) -> ChildPage | None:
         """Return a page without reading the other children; None: not possible for this request.
 
         Only sources with a store that searches, and with a `common_target`, implement it.

@@ -590,12 +590,12 @@ class MetricsSampler:
             old = before.get(name, counters if is_first else (0, 0, 0))
             if counters == old:
                 continue
-            came, delivered, left = (new - past for new, past in zip(counters, old, strict=True))
-            if came < 0 or delivered < 0 or left < 0:
+            arrived, delivered, departed = (new - past for new, past in zip(counters, old, strict=True))
+            if arrived < 0 or delivered < 0 or departed < 0:
                 # The queue was created again, so its counters started at 0.
-                came, delivered, left = counters
-            traffic[name] = traffic.get(name, 0.0) + came + left
-            rates[name] = came / seconds, delivered / seconds, left / seconds
+                arrived, delivered, departed = counters
+            traffic[name] = traffic.get(name, 0.0) + arrived + departed
+            rates[name] = arrived / seconds, delivered / seconds, departed / seconds
         self._traffic = traffic
         return {} if is_first else rates
 

@@ -39,11 +39,11 @@ class Progress(Protocol):
         ...
 
 
-def _go_on(done: int, total: int | None) -> bool:  # noqa: ARG001 - it is called as any other
+def _continue(done: int, total: int | None) -> bool:  # noqa: ARG001 - it is called as any other
     return True
 
 
-NO_PROGRESS: Final[Progress] = _go_on
+NO_PROGRESS: Final[Progress] = _continue
 """Ignores the progress, and never stops the operation."""
 
 

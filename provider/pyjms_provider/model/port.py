@@ -254,7 +254,7 @@ class Port(Stoppable):
             )
         self._open = opener(self)
 
-    def give_up(self, error: ProviderError) -> None:
+    def close_as_failed(self, error: ProviderError) -> None:
         """Close it, ERRORED, if it is open; on its configuration thread."""
         # An operator may have stopped it meanwhile, and that state must stay.
         if self.state is State.ACTIVE:

@@ -162,12 +162,12 @@ class PolicyPattern(BaseModel):
 
 def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
     """Return the policy in the attributes. Raises `InvalidAttributesError`."""
-    with told_of_attributes(where):
+    with policy_errors_as_attribute_errors(where):
         return QueuePolicy(**{name: getattr(attributes, name) for name in POLICY_FIELDS})
 
 
 @contextmanager
-def told_of_attributes(where: str) -> Iterator[None]:
+def policy_errors_as_attribute_errors(where: str) -> Iterator[None]:
     """Convert the error of an invalid policy into that of attributes. Raises `InvalidAttributesError`."""
     try:
         yield
@@ -763,7 +763,7 @@ class QueueSource(ChildSource):
             )
         doubt: InDoubtError | None = None
         try:
-            with told_of_attributes(f"queue {name}"):
+            with policy_errors_as_attribute_errors(f"queue {name}"):
                 self.manager.create(name, policy)
         except QueueExistsError as error:
             raise ObjectExistsError(error.reason) from error
@@ -799,7 +799,7 @@ class QueueSource(ChildSource):
         record = replace(before, attributes=actual, updated_by=by, updated_ms=self.host.clock.time_ms())
         policy = policy_of(self._resolve(record), f"queue {name}")
         if name in self._errors:
-            self._revive(name, record, policy)
+            self._create_corrected(name, record, policy)
             return
         # Read before the change, for the case that the record cannot be written.
         old = self.policy(name)
@@ -814,9 +814,9 @@ class QueueSource(ChildSource):
         masked = mask(QueueAttributes, before.attributes), mask(QueueAttributes, actual)
         self.host.tell(found, lambda listener: listener.attributes_changed(found, *masked))
 
-    def _revive(self, name: str, record: ObjectRecord, policy: QueuePolicy) -> None:
+    def _create_corrected(self, name: str, record: ObjectRecord, policy: QueuePolicy) -> None:
         """Create a queue that could not be created before."""
-        with told_of_attributes(f"queue {name}"):
+        with policy_errors_as_attribute_errors(f"queue {name}"):
             self.manager.create(name, policy)
         self._keep(name, record)
         # Last: until the record is written, the queue counts as being in error.
@@ -824,7 +824,7 @@ class QueueSource(ChildSource):
 
     def _obey(self, name: str, policy: QueuePolicy) -> None:
         try:
-            with told_of_attributes(f"queue {name}"):
+            with policy_errors_as_attribute_errors(f"queue {name}"):
                 self.manager.alter(name, **{each: getattr(policy, each) for each in POLICY_FIELDS})
         except DestinationInUseError as error:
             raise ObjectInUseError(error.reason) from error

@@ -199,10 +199,10 @@ class Route(Stoppable):
             self._on_stop()
             self._running = find_runner(self.type).start(self._request(new))
         except Exception:
-            self._go_back()
+            self._restart_unchanged()
             raise
 
-    def _go_back(self) -> None:
+    def _restart_unchanged(self) -> None:
         """Run with the old attributes, since a change cannot be applied; become ERRORED if that fails too."""
         try:
             # The attributes are still the old ones: a change is published only after it was obeyed.
@@ -228,14 +228,14 @@ class Route(Stoppable):
             here=lambda events: connect_within(self._host, events, f"route {self.name}"),
             clock=self.clock,
             is_paused=attributes.paused,
-            on_failure=self._ended_by_itself,
+            on_failure=self._on_failure,
         )
 
     @property
     def _host(self) -> ManagedHost:
         return cast("ManagedHost", self.parent)  # routes stand below virtual hosts
 
-    def _ended_by_itself(self, reason: str) -> None:
+    def _on_failure(self, reason: str) -> None:
         """Handle, on the route's thread, that the route cannot continue."""
         # Submitted and not called: the configuration thread may be waiting for this very thread to end.
         self.configuration_thread.submit(lambda: self._fail_running(reason))

@@ -274,16 +274,16 @@ class VirtualHost(StoryTelling, Stoppable):
         self._sampler = MetricsSampler(broker, notifier, self.queues, lambda: self.history_queues)
         self._sampler.start()
         # Last: the loss of the store may be reported at once, and ends what was made above.
-        broker.when_left(partial(self._hear_of_loss, broker))
+        broker.when_store_lost(partial(self._on_store_lost, broker))
 
-    def _hear_of_loss(self, broker: EmbeddedBroker, error: ProviderError) -> None:
-        lose = partial(self._thread.submit, partial(self._lose, broker, error))
+    def _on_store_lost(self, broker: EmbeddedBroker, error: ProviderError) -> None:
+        lose = partial(self._thread.submit, partial(self._fail_without_store, broker, error))
         # The broker is ending anyway.
         with suppress(ClosedError):
             # By way of the parent's thread: a host that is just being opened there becomes ACTIVE first.
             self._above.configuration_thread.submit(lose)
 
-    def _lose(self, broker: EmbeddedBroker, error: ProviderError) -> None:
+    def _fail_without_store(self, broker: EmbeddedBroker, error: ProviderError) -> None:
         """Become ERRORED, as the broker has lost its store; a start takes the store again, or waits for it."""
         if self._broker is not broker or self.state is not State.ACTIVE:
             # The host was stopped meanwhile, and perhaps started again with another broker.

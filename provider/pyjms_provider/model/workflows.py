@@ -40,7 +40,7 @@ from pyjms_provider.model.attributes import Attributes, Secret, attribute, with_
 from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import UnknownObjectError, WrongStateError
 from pyjms_provider.model.host_views import ObservedObject, connect_within
-from pyjms_provider.model.managed import ChildPage, ChildSource, PageWanted
+from pyjms_provider.model.managed import ChildPage, ChildSource, PageRequest
 from pyjms_provider.model.operations import operation, statistic, statistics_of
 from pyjms_provider.queue_manager import UnknownQueueError
 from pyjms_provider.security.contracts import Operation
@@ -379,7 +379,7 @@ class InstanceSource(_Source):
                 found[field][each.id] = value
         return found
 
-    def page(self, wanted: PageWanted) -> ChildPage | None:
+    def page(self, wanted: PageRequest) -> ChildPage | None:
         order, status = _ORDERS.get(wanted.order), wanted.equal.get("status")
         if order is None or not wanted.equal.keys() <= {"workflow", "status"}:
             return None

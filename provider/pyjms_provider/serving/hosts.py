@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def log_who_comes_in(port: Port) -> None:
+def log_open_access(port: Port) -> None:
     """Log that a port lets in everybody, if it does; as a warning if other machines can reach it."""
     if not port.lets_in_everybody:
         return
@@ -190,14 +190,14 @@ class HostFailures(ConfigurationChangeListener):
         for port in collect(root, "port"):
             if isinstance(port, StompPort):
                 with suppress(ClosedError):  # the broker ends, and its ports with it
-                    port.configuration_thread.submit(partial(_close_if_in_vain, port))
+                    port.configuration_thread.submit(partial(_close_without_hosts, port))
 
 
-def _close_if_in_vain(port: StompPort) -> None:
+def _close_without_hosts(port: StompPort) -> None:
     try:
         check_hosts(port)
     except WrongStateError as error:
-        port.give_up(error)
+        port.close_as_failed(error)
 
 
 class ManagedHosts:

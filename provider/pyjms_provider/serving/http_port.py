@@ -25,7 +25,7 @@ from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.management.rest.app import ANY_HOST, RestSettings, make_app
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
 from pyjms_provider.protocols.rare_lines import RareLines
-from pyjms_provider.serving.hosts import log_who_comes_in
+from pyjms_provider.serving.hosts import log_open_access
 from pyjms_provider.transport.listener import KEPT_FROM_OPERATORS, bind, is_kept
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettingsError
@@ -438,7 +438,7 @@ def http_opener(
             )
         app = make_app(management(port), port.authenticator(), port.access(), rest, routes(port))
         opened = HttpListeningPort(network, settings, app)
-        log_who_comes_in(port)
+        log_open_access(port)
         return opened
 
     return opener

@@ -10,7 +10,7 @@ from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import PasswordCredentials
 from pyjms_provider.security.logins import RevocationGuard
-from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_who_comes_in
+from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_open_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def stomp_opener(
             revocations=RevocationGuard() if management is None else management(port).revocations,
         )
         opened = ListeningPort(network.open(port.listener_settings(), service.engine))
-        log_who_comes_in(port)
+        log_open_access(port)
         return opened
 
     return opener

@@ -141,6 +141,6 @@ def test_one_that_has_lost_its_store_serves_no_more_though_a_child_fails_to_end(
 
     monkeypatch.setattr(route, "_on_stop", fail)
     with pytest.raises(StoreError):
-        host._lose(broker, ResourceError("another broker has it"))
+        host._fail_without_store(broker, ResourceError("another broker has it"))
     assert host.state is State.ERRORED
     assert broker.has_stopped

@@ -308,13 +308,13 @@ def test_times_follow_a_clock_that_is_moved_by_hand(recording: Recording) -> Non
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Semaphore:
     """Return what is released for each expiry that a recording has noted."""
-    noted, note = Semaphore(0), Recording.heard_of
+    noted, note = Semaphore(0), Recording.record_expired
 
     def hear(made: Recording, expired: ExpiredMessage) -> None:
         note(made, expired)
         noted.release()
 
-    monkeypatch.setattr(Recording, "heard_of", hear)
+    monkeypatch.setattr(Recording, "record_expired", hear)
     return noted
 
 
