@@ -364,8 +364,8 @@ class GroupPlanner(Planner):
         them acknowledged when it plans the next batch, or after a crash before that, and this would remove new
         messages. The output has all messages that the group holds.
         """
-        # The order makes each step repeatable: a driver that dies in between finds a
-        # group that is empty or gone, and does the rest.
+        # The order makes each step repeatable: after a crash in between, the next driver finds the group empty or
+        # missing, and completes them.
         self._acknowledge(self._high)
         self._guarded(lambda: self._link.call(self._release))
         self._opened = None

@@ -35,7 +35,7 @@ class MissingJavaError(MissingProviderError):
 def spark_sql() -> ModuleType:
     """Return `pyspark.sql`, and check Java. Raises `MissingProviderError`, which names what to install."""
     try:
-        import pyarrow as pa  # noqa: F401  Spark's workers import it; the one who waits for them should not learn it from them
+        import pyarrow as pa  # noqa: F401  workers import it: its absence must be reported here
         from pyspark import sql
     except ImportError as error:
         raise MissingProviderError(
@@ -182,7 +182,7 @@ def _name_the_python(environment: MutableMapping[str, str]) -> None:
 
 
 def _have_jvm_quiet(environment: MutableMapping[str, str]) -> None:
-    """Make a JVM that is started log nothing: its session can only be told afterwards."""
+    """Make a JVM that is started log nothing: its session can change that only afterwards."""
     before = environment.get(_JAVA_OPTIONS, "")
     # A user who configured the log of Spark keeps that configuration.
     if "-Dlog4j" not in before:

@@ -187,7 +187,7 @@ class _Auditor:
         self._parts = max(least, -(-self.overview.events // _ROWS_A_PART))
 
     def stepped(self) -> dict[str, list[Finding]]:
-        """Return, by history, what is to be told of clocks that were set back."""
+        """Return, by history, the findings about clocks that were set back."""
         found = {h: list(check_clocks(control.steps)) for h, control in self._controls.items()}
         return {h: its for h, its in found.items() if its}
 
@@ -215,7 +215,7 @@ class _Auditor:
             return self._session.createDataFrame(table_of_findings(rows), FINDING_SCHEMA), rows
 
     def _pairs(self, marks: Marks) -> DataFrame | None:
-        """Return the pairs of deliveries that came in the wrong order."""
+        """Return the pairs of deliveries in the wrong order."""
         consumers = marks.consumers if marks.are_consumers else None
         if marks.has_several:
             several = kept(several_consumers(self._events, small(marks.suspects, marks.number)))
@@ -234,7 +234,7 @@ class _Auditor:
     # Cases
 
     def _cases(self, marks: Marks, pairs: DataFrame | None) -> DataFrame:
-        """Return all that is to be judged, and set the clocks by it."""
+        """Return all cases, and set the clocks by them."""
         number = self.suspects + (0 if pairs is None else pairs.count())
         wanted = marks.suspects if pairs is None else marks.suspects.union(messages_of(pairs))
         # A pair has two messages, so twice the number bounds the union.
@@ -257,7 +257,7 @@ class _Auditor:
         return union_of(cases)
 
     def _surroundings(self, own: DataFrame) -> Iterator[DataFrame]:
-        """Yield what else belongs to the cases of suspects."""
+        """Yield the other events of the suspects' cases."""
         around = kept(settled_and_ended(self._events, own, self.suspects))
         yield around
         of_strangers = around.where("op IN ('ack', 'recover') AND tx IS NOT NULL")
@@ -270,7 +270,7 @@ class _Auditor:
         return any(True for control in self._controls.values() for _ in control.lives())
 
     def _cases_here(self, marks: Marks, pairs: list[dict[str, Any]]) -> Cases:
-        """Bring all that is to be judged here, but for what lies around it, and set the clocks by it."""
+        """Fetch all cases to the driver, without their surroundings, and set the clocks by them."""
         suspects = marks.here()
         wanted = suspects.union(one["k"] for pair in pairs for one in pair["both"]) - {None}
         found = gathered_here(self._events, wanted) if wanted else []
@@ -298,7 +298,7 @@ class _Auditor:
             yield nameless(after, f"""NOT ({late} OR coalesce(note LIKE '%"selector"%', false))""")
 
     def _calibrate(self, marks: Marks, of_suspects: Iterable[Mapping[str, Any]]) -> None:
-        """Find out how far the clocks of nodes are apart."""
+        """Determine the differences between the nodes' clocks."""
         lags: Mapping[str, dict[frozenset[str], int]] = defaultdict(dict)
         pairs = [
             (h, one, two) for h, nodes in self.overview.nodes.items() for one in nodes for two in nodes if one < two
@@ -320,7 +320,7 @@ class _Auditor:
         return Judging(controls=self._controls, options=self._options, left_out=self.left_out)
 
     def _judged(self, cases: DataFrame) -> DataFrame:
-        """Return all findings; cases that ask for proofs are judged again with them."""
+        """Return all findings; cases that request proofs are judged again with them."""
         whole = cases.groupBy("g", "kind", "h").agg(expr(_EVENTS))
         first = kept(self._judge(whole, has_proofs=False))
         found = first.selectExpr("inline(judged.told)")
@@ -338,10 +338,10 @@ class _Auditor:
         return whole.withColumn("judged", self._judging().function(has_proofs=has_proofs)("events"))
 
     def _judged_here(self, cases: Cases) -> list[dict[str, Any]]:
-        """Return all findings about few cases: for them no Python process of Spark need start.
+        """Return all findings about few cases, without starting Python processes of Spark.
 
-        The first look is without what lies around the cases. It tells already which proofs of life most of them will ask for, so one
-        pass brings both.
+        The first judgement is without the cases' surroundings. It already shows which proofs of life most of them will
+        request, so one pass fetches both.
         """
         judging = self._judging()
         said = cases.said(judging)
@@ -351,7 +351,7 @@ class _Auditor:
         if of_strangers:
             table = self._session.createDataFrame(table_of_cases(of_strangers))
             cases.add_rows(ends_of(self._events, table, 1))
-        # Judged again with what lies around: the new events may settle a suspicion, or ask for other proofs.
+        # Judged again with the surroundings: the new events may settle a suspicion, or request other proofs.
         said |= cases.said(judging)
         asked = asked_in(said)
         # Only the questions that the windows did not answer; each such pass reads all events.
@@ -362,7 +362,9 @@ class _Auditor:
         return [row for its in said.values() for row in its["told"]]
 
     def _windows(self, cases: Cases, asked: Iterable[tuple[str, str, int]]) -> list[Window]:
-        """Return where to look for the first proofs of life that are asked for: so far after each moment that few events lie there."""
+        """Return the periods in which to look for the first proofs of life requested: so long after each moment that
+        few events lie in them.
+        """
         lines, found = cases.lines(), []
         for h, conn, t in sorted(each for each in asked if each[:2] in lines)[:WINDOWS]:
             span_ns = self.overview.end_ns[h] - self.overview.begin_ns[h]
@@ -374,7 +376,9 @@ class _Auditor:
     # Suspects that no aggregation shows
 
     def _bounds(self) -> DataFrame | None:
-        """Return the consumers that got something after what they came through had ended, and when it had."""
+        """Return the consumers that received messages after the end of the consumer, session, connection or
+        subscription, with that end.
+        """
         found = []
         for each in self.overview.readers:
             control = self._controls[each.h]
@@ -410,7 +414,7 @@ class _Auditor:
     # The end
 
     def _put_together(self, judged: DataFrame) -> DataFrame:
-        """Count what is told once for a whole destination, and add what is no matter of single messages."""
+        """Combine findings that are reported once for a destination, and add those that concern no single message."""
         found = judged.where("rule <> 'unaccounted'")
         open_ends = judged.where("rule = 'unaccounted'").groupBy("h", "dest").agg(
             expr("count(*) AS number"), expr("min_by(struct(*), struct(at, first_n)) AS first")
@@ -426,7 +430,7 @@ class _Auditor:
         return found
 
     def _put_together_here(self, told: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield the same of rows that are here."""
+        """Yield the same from rows on the driver."""
         open_ends: Mapping[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for row in told:
             if row["rule"] == "unaccounted":
@@ -465,7 +469,7 @@ def _age(row: Mapping[str, Any]) -> tuple[int, bool, int]:
 
 
 def _same_place(rows: DataFrame, bound: DataFrame) -> Any:
-    """Return the condition that a delivery came through a place, after its end."""
+    """Return the condition that a delivery happened after the end of its consumer, session, connection or subscription."""
     names = ("h", "consumer", "sess", "conn", "sub")
     condition = rows["t0"] > bound["end_ns"]
     for name in names:
@@ -475,7 +479,7 @@ def _same_place(rows: DataFrame, bound: DataFrame) -> Any:
 
 
 def _is_missed(deliveries: pa.Array) -> pa.Array:
-    """Say of each delivery whether it does not match its consumer's selector."""
+    """Return for each delivery whether it does not match its consumer's selector."""
     return pa.array([missed_selector(_delivery(row.as_py())) is not None for row in deliveries], pa.bool_())
 
 

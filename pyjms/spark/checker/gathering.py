@@ -1,7 +1,6 @@
 """Gathering: each suspect together with all events that its judgement needs.
 
-A case is all rows with the same `g`: they have with `kind` and `role` (see `judging`), `h`, and the columns of an
-event.
+A case is all rows with the same `g`: they have `kind` and `role` (see `judging`), `h`, and the columns of an event.
 """
 
 from __future__ import annotations
@@ -216,8 +215,8 @@ def _bounds(h: str, control: Control) -> list[tuple[object, ...]]:
         if not life.is_durable:
             ends += facts.troubles(life.begun)
         for node in nodes:
-            # The clocks of the two nodes may differ, so a delivery counts only if
-            # it came before the end by more than that.
+            # The clocks of the two nodes may differ, so a delivery counts only if it precedes the end by more than
+            # that.
             limits = [end.t0 - facts.allowance_ns(node, end.node) for end in ends]
             found.append((h, life.channel.dest, life.channel.sub, node, min(limits, default=None)))
     return found

@@ -223,7 +223,9 @@ def test_closing_while_another_thread_receives_loses_nothing(environment: Enviro
 
 
 def test_closing_while_another_thread_sends_and_acknowledges(environment: Environment) -> None:
-    """What `send` returned for is there, what `acknowledge` returned for is gone; the rest raises ClosedError."""
+    """A message whose `send` returned is in the queue, one whose `acknowledge` returned is not; other calls raise
+    ClosedError.
+    """
     queue = environment.queue()
     sent: set[object] = set()
     settled: set[object] = set()

@@ -143,7 +143,7 @@ def test_who_is_interested_is_told_of_what_comes(environment: Environment) -> No
 
 @needs("SELECTORS")
 def test_who_wants_nothing_of_what_is_there_may_sleep(environment: Environment) -> None:
-    """Somebody who is told each time that he goes to sleep would look without end, at the cost of a processor."""
+    """A consumer that is woken at each attempt to sleep would poll endlessly, at the cost of a processor."""
     queue, sender = environment.queue(), environment.session()
     environment.send(sender, queue, "for others")
     receiver = environment.receiver(environment.session(), queue, "JMSType = 'mine'")

@@ -226,7 +226,7 @@ def test_4_4_2_c_a_consumer_has_the_given_selector(
 def test_4_4_2_c_a_consumer_of_a_topic_has_the_given_no_local(
     session: Session, connect: Connect, topic: Topic, waits: Waits, no_local: bool
 ) -> None:
-    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
+    # The consumer first: a nondurable one gets only messages published while it is active (§6.3).
     consumer = session.create_consumer(topic, None, no_local)
     send_texts(session, topic, "of its own connection")
     send_texts(connect().create_session(False, Session.AUTO_ACKNOWLEDGE), topic, "of another connection")
@@ -263,7 +263,7 @@ def test_4_4_3_b_a_temporary_topic_carries_messages(session: Session, waits: Wai
     temporary = session.createTemporaryTopic()
     assert isinstance(temporary, TemporaryTopic)
     assert temporary.getTopicName(), "a temporary topic has a name"
-    # Both consumers first: they get only what is published while they are active (§6.3).
+    # Both consumers first: they get only messages published while they are active (§6.3).
     consumers = [session.createConsumer(temporary) for _ in range(2)]
     send_texts(session, temporary, "to all")
     assert [take(consumer, waits).getText() for consumer in consumers] == ["to all", "to all"]
@@ -279,7 +279,7 @@ def test_4_4_3_c_other_connections_cannot_consume_from_a_temporary_destination(
     with pytest.raises(JMSException):
         other.createConsumer(temporary)
     # A client of another connection gets to know the destination by
-    # JMSReplyTo: what came over the wire must be refused, too.
+    # JMSReplyTo: a destination from the wire must be refused, too.
     request = session.createTextMessage("request")
     request.setJMSReplyTo(temporary)
     session.createProducer(queue).send(request)
@@ -328,7 +328,7 @@ def test_4_4_3_f_temporary_destinations_end_with_their_connection(
     # It works before the close: a provider that always refuses other connections would pass without this.
     send_texts(session, temporary, "while its connection is open")
     owner.close()
-    # A broker may take a moment to delete what a connection leaves.
+    # A broker may take a moment to delete the remains of a connection.
     waits.until(
         lambda: _is_gone(session, temporary), "sending to the temporary destination of a closed connection failed"
     )
@@ -363,7 +363,7 @@ def test_4_4_4_b_a_topic_is_made_from_its_name(session: Session, topic: Topic, w
     made = session.createTopic(topic.getTopicName())
     assert isinstance(made, Topic)
     assert made.getTopicName() == topic.getTopicName()
-    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
+    # The consumer first: a nondurable one gets only messages published while it is active (§6.3).
     consumer = session.createConsumer(topic)
     send_texts(session, made, "text")
     assert take(consumer, waits).getText() == "text", "both objects stand for one topic"

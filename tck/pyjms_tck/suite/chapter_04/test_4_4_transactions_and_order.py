@@ -43,7 +43,7 @@ def test_4_4_7_a_commit_sends_to_all_destinations(
 def test_4_4_7_a_commit_publishes_and_not_earlier(
     transacted: Session, session: Session, topic: Topic, waits: Waits
 ) -> None:
-    # The subscriber first: a nondurable one gets only what is published while it is active (§6.3).
+    # The subscriber first: a nondurable one gets only messages published while it is active (§6.3).
     subscriber = session.createConsumer(topic)
     send_texts(transacted, topic, "text")
     assert leftovers(subscriber, waits) == [], "before the commit nobody sees the message"
@@ -144,7 +144,7 @@ def test_4_4_10_1_a_a_queue_without_consumer_keeps_the_order(session: Session, q
 
 @requirement("4.4.10.1-a")
 def test_4_4_10_1_a_a_topic_keeps_the_order_of_a_session(session: Session, topic: Topic, waits: Waits) -> None:
-    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
+    # The consumer first: a nondurable one gets only messages published while it is active (§6.3).
     consumer = session.create_consumer(topic)
     send_texts(session, topic, *NUMBERS)
     assert take_texts(consumer, waits, len(NUMBERS)) == NUMBERS
@@ -256,7 +256,7 @@ def test_4_4_11_b_what_recover_delivers_again_says_so(
 def test_4_4_11_b_a_subscriber_sees_that_a_message_comes_again(
     session: Session, acknowledging: Session, topic: Topic, waits: Waits
 ) -> None:
-    # The consumer first: a nondurable one gets only what is published while it is active (§6.3).
+    # The consumer first: a nondurable one gets only messages published while it is active (§6.3).
     consumer = acknowledging.createConsumer(topic)
     send_texts(session, topic, "text")
     assert take(consumer, waits).getJMSRedelivered() is False

@@ -228,7 +228,7 @@ def test_4_5_2_b_a_consumer_without_its_listener_receives_again(
     sending = make_session()
     send_texts(sending, queue, "to the listener")
     assert listener.wait_for(1, waits) == ["to the listener"]
-    # A provider that sends ahead must hand what comes from here on to `receive`, not to the former listener.
+    # A provider that sends ahead must deliver later messages to `receive`, not to the former listener.
     consumer.message_listener = None
     send_texts(sending, queue, "to receive")
     assert take(consumer, waits).text == "to receive"
@@ -288,7 +288,7 @@ def test_4_5_2_f_a_listener_that_raises_does_not_roll_back_its_transaction(
     listening.create_consumer(queue).message_listener = listener
     send_texts(session, queue, "bad", "good")
     waits.until(lambda: listener.is_done, "the listener had committed after the second message")
-    # Closed before the queue is looked at: what the commit left out would come back to it now.
+    # Closed before the queue is looked at: messages that the commit left out would be requeued now.
     listening.close()
     assert listener.calls == [("bad", False), ("good", False)], "after the failure comes the next message"
     assert leftovers(session.create_consumer(queue), waits) == [], "the commit acknowledged both"

@@ -40,7 +40,7 @@ def test_4_6_a_a_producer_without_destination_sends_to_the_given_one(
 def test_4_6_a_a_producer_without_destination_sends_to_queues_and_topics(
     session: Session, queue: Queue, topic: Topic, waits: Waits
 ) -> None:
-    # The consumers first: that of the topic gets only what is published while it is active (§6.3).
+    # The consumers first: that of the topic gets only messages published while it is active (§6.3).
     consumers = [session.createConsumer(queue), session.createConsumer(topic)]
     producer = session.createProducer(None)
     for destination in (queue, topic):

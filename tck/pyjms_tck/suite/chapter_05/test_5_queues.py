@@ -199,7 +199,7 @@ def test_5_7_a_what_was_not_acknowledged_stays_on_its_queue(
     send_texts(session, queue, "one", "two")
     receiving = queue_connection.create_queue_session(False, Session.CLIENT_ACKNOWLEDGE)
     assert take_texts(receiving.create_receiver(queue), waits, 2) == ["one", "two"]
-    # Either end must give back what was not acknowledged.
+    # Either end must requeue unacknowledged messages.
     (receiving if end == "session" else queue_connection).close()
     consumer = session.create_consumer(queue)
     again = [(message.text, message.jms_redelivered) for message in (take(consumer, waits), take(consumer, waits))]
@@ -346,7 +346,7 @@ def test_5_8_b_a_receiver_reads_in_the_order_of_the_producer(
     send_texts(queue_session, queue, *texts)
     receiver = queue_session.create_receiver(queue)
     assert take_texts(receiver, waits, 10) == texts[:10]
-    # In the middle: what was sent ahead to this receiver must come back to its old place.
+    # In the middle: a message prefetched to this receiver must return to its old place.
     receiver.close()
     assert take_texts(queue_session.create_receiver(queue), waits, 10) == texts[10:], "the next receiver goes on"
 
@@ -480,7 +480,7 @@ def test_5_9_h_a_browser_shows_messages_in_the_order_of_receiving(session: Sessi
         producer.send(session.createTextMessage(f"text {number}"), DeliveryMode.NON_PERSISTENT, (number * 7) % 10, 0)
     seen = _seen(session.createBrowser(queue))
     assert len(seen) == 10, "the browser shows all messages"
-    # Compared with what is received: how strictly a provider heeds priorities is its own matter (§3.4.10).
+    # Compared with the received order: how strictly a provider heeds priorities is its own matter (§3.4.10).
     assert seen == take_texts(session.createConsumer(queue), waits, 10), "in the order in which they are received"
 
 

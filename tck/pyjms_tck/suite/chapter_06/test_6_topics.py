@@ -49,7 +49,7 @@ from pyjms_tck.suite.exchange import (
 def test_6_1_a_the_common_interfaces_receive_what_the_topic_interfaces_publish(
     topic_session: TopicSession, session: Session, topic: Topic, waits: Waits
 ) -> None:
-    # The consumer first, here and below: a nondurable one gets only what is published while it is active (§6.3).
+    # The consumer first, here and below: a nondurable one gets only messages published while it is active (§6.3).
     consumer = session.createConsumer(topic)
     topic_session.createPublisher(topic).publish(topic_session.createTextMessage("from a publisher"))
     assert take(consumer, waits).getText() == "from a publisher"
@@ -119,7 +119,7 @@ def test_6_6_a_a_temporary_topic_lives_as_long_as_its_connection(
         subscriber = other.createSubscriber(temporary)
         send_texts(session, temporary, "text")
         assert take(subscriber, waits).getText() == "text", "it outlives the session that made it"
-    # A broker may take a moment to delete what a connection leaves.
+    # A broker may take a moment to delete the remains of a connection.
     waits.until(lambda: _refuses(session, temporary), "publishing to it failed after its connection was closed")
 
 
