@@ -21,25 +21,27 @@ class UserFileSettings:
     path: str = field(metadata=_meta("The user file; its users are managed by `pyjms broker user`."))
     scheme: str = field(
         default="argon2id",
-        metadata=_meta("How new passwords are kept.", choices=("argon2id", "scram-sha-256")),
+        metadata=_meta("The scheme for hashes of new passwords.", choices=("argon2id", "scram-sha-256")),
     )
-    argon2_memory_kib: int = field(default=19_456, metadata=_meta("Memory in KiB that checking one password takes."))
-    argon2_passes: int = field(default=2, metadata=_meta("How often a hash goes through that memory."))
-    argon2_lanes: int = field(default=1, metadata=_meta("How many threads compute one hash."))
+    argon2_memory_kib: int = field(default=19_456, metadata=_meta("Memory in KiB for the check of one password."))
+    argon2_passes: int = field(default=2, metadata=_meta("The number of passes over that memory."))
+    argon2_lanes: int = field(default=1, metadata=_meta("The number of threads for one hash."))
     scram_iterations: int = field(
         default=100_000, metadata=_meta("Rounds of SCRAM-SHA-256; clients compute them, too.")
     )
-    attempts: int = field(default=10, metadata=_meta("Wrong passwords in a row for one user from one network."))
-    attempt_interval_ms: int = field(default=5_000, metadata=_meta("After them one more each so many milliseconds."))
-    network_attempts: int = field(default=50, metadata=_meta("Wrong passwords in a row from one network."))
+    attempts: int = field(default=10, metadata=_meta("Wrong passwords allowed in a row for one user from one network."))
+    attempt_interval_ms: int = field(
+        default=5_000, metadata=_meta("Milliseconds after which one more of them is allowed.")
+    )
+    network_attempts: int = field(default=50, metadata=_meta("Wrong passwords allowed in a row from one network."))
     network_attempt_interval_ms: int = field(
-        default=1_000, metadata=_meta("After them one more each so many milliseconds.")
+        default=1_000, metadata=_meta("Milliseconds after which one more of them is allowed.")
     )
-    concurrent: int = field(default=2, metadata=_meta("So many passwords are checked at a time."))
+    concurrent: int = field(default=2, metadata=_meta("Passwords checked at the same time."))
     remembered: int = field(
-        default=1_000, metadata=_meta("So many right passwords are recognised without a hash; 0: none.")
+        default=1_000, metadata=_meta("Verified passwords that are cached, to save a hash; 0: none.")
     )
-    remembered_ms: int = field(default=300_000, metadata=_meta("For how long, in milliseconds."))
+    remembered_ms: int = field(default=300_000, metadata=_meta("How long they are cached, in milliseconds."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class CertificateSettings:
     name_from: str = field(
         default="common-name",
         metadata=_meta(
-            "Which part of the certificate is the name of the user.",
+            "The part of the certificate that is the name of the user.",
             choices=("common-name", "subject", "dns-name", "email", "uri"),
         ),
     )
@@ -61,24 +63,24 @@ class CertificateSettings:
 class JwtSettings:
     """Users with signed tokens (JWT) of an OAuth 2 or OpenID Connect server."""
 
-    issuer: str = field(metadata=_meta("What a token's `iss` must be."))
-    audience: str = field(metadata=_meta("What a token's `aud` must be or hold: the name of this broker there."))
-    keys_url: str = field(default="", metadata=_meta("Where the server publishes its keys (JWKS); https."))
+    issuer: str = field(metadata=_meta("The required `iss` of a token."))
+    audience: str = field(
+        metadata=_meta("The required `aud` of a token, or one of its values: the name of this broker at the server.")
+    )
+    keys_url: str = field(default="", metadata=_meta("The URL of the server's keys (JWKS); https."))
     keys_file: str = field(default="", metadata=_meta("A file with the keys, in place of a URL."))
     ca_file: str = field(default="", metadata=_meta("Certificates to trust for that URL; empty: the system's."))
     algorithms: tuple[str, ...] = field(
-        default=("RS256", "ES256", "EdDSA"), metadata=_meta("How a token may be signed; only public-key algorithms.")
+        default=("RS256", "ES256", "EdDSA"), metadata=_meta("The accepted signature algorithms; only with public keys.")
     )
     user_claim: str = field(default="sub", metadata=_meta("The claim that is the name of the user."))
     groups_claim: str = field(
         default="groups", metadata=_meta("The claim that lists the groups; `a.b` is b within a; empty: none.")
     )
     required_scopes: tuple[str, ...] = field(default=(), metadata=_meta("Scopes that a token must have."))
-    leeway_s: int = field(default=30, metadata=_meta("By how many seconds the clocks may differ."))
-    keys_ms: int = field(
-        default=3_600_000, metadata=_meta("For how long keys are kept before they are asked for again.")
-    )
-    timeout_ms: int = field(default=5_000, metadata=_meta("How long the server may take to answer."))
+    leeway_s: int = field(default=30, metadata=_meta("The accepted difference of the clocks, in seconds."))
+    keys_ms: int = field(default=3_600_000, metadata=_meta("How long keys are cached, in milliseconds."))
+    timeout_ms: int = field(default=5_000, metadata=_meta("How long the server may take to answer, in milliseconds."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,24 +88,27 @@ class IntrospectionSettings:
     """Users with tokens that an OAuth 2 server checks (RFC 7662)."""
 
     url: str = field(metadata=_meta("The introspection endpoint; https."))
-    client_id: str = field(metadata=_meta("By which this broker is known there."))
+    client_id: str = field(metadata=_meta("The client id of this broker at the server."))
     client_secret: str = field(repr=False, metadata=_meta("The password of that client.", is_secure=True))
     ca_file: str = field(default="", metadata=_meta("Certificates to trust for that URL; empty: the system's."))
-    issuer: str = field(default="", metadata=_meta("What `iss` must be; empty: whatever the server says."))
-    audience: str = field(default="", metadata=_meta("What `aud` must be or hold; empty: whatever the server says."))
-    user_claim: str = field(default="username", metadata=_meta("The answer's member that is the name of the user."))
+    issuer: str = field(default="", metadata=_meta("The required `iss`; empty: not checked."))
+    audience: str = field(default="", metadata=_meta("The required `aud`, or one of its values; empty: not checked."))
+    user_claim: str = field(
+        default="username", metadata=_meta("The member of the answer that is the name of the user.")
+    )
     groups_claim: str = field(default="groups", metadata=_meta("The member that lists the groups; empty: none."))
     required_scopes: tuple[str, ...] = field(default=(), metadata=_meta("Scopes that a token must have."))
-    remembered: int = field(default=1_000, metadata=_meta("So many answers are remembered; 0: none."))
+    remembered: int = field(default=1_000, metadata=_meta("Answers that are cached; 0: none."))
     remembered_ms: int = field(
-        default=60_000, metadata=_meta("For how long; a token that is revoked meanwhile still counts.")
+        default=60_000,
+        metadata=_meta("How long they are cached, in milliseconds; a revoked token is accepted as long."),
     )
-    timeout_ms: int = field(default=5_000, metadata=_meta("How long the server may take to answer."))
+    timeout_ms: int = field(default=5_000, metadata=_meta("How long the server may take to answer, in milliseconds."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnonymousSettings:
     """Anybody, without credentials."""
 
-    user_name: str = field(default="anonymous", metadata=_meta("The name that all of them have."))
-    groups: tuple[str, ...] = field(default=("anonymous",), metadata=_meta("The groups that they are in."))
+    user_name: str = field(default="anonymous", metadata=_meta("The user name of all clients."))
+    groups: tuple[str, ...] = field(default=("anonymous",), metadata=_meta("Their groups."))

@@ -194,7 +194,7 @@ def encode(envelope: Envelope) -> bytes:
     if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known
     data = _encode_array(envelope)
-    # The checksum finds what the file system and SQLite let pass, before a wrong message is delivered.
+    # The checksum detects damage that the file system and SQLite do not, before a wrong message is delivered.
     return _HEAD.pack(VERSION, crc32(data)) + data
 
 
@@ -233,7 +233,7 @@ def _encode_array(envelope: Envelope) -> bytes:
         try:
             data = _encoder.encode(fields)
         except UnicodeEncodeError:
-            # Java's strings, and so ours, may hold half of a surrogate pair, which MessagePack's strings may not.
+            # JMS strings, like Java's, may contain lone surrogates, which MessagePack's strings may not.
             data = _encoder.encode([_spelled_out(field) for field in fields])
     except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise CodecError(f"message {envelope.message_id} cannot be stored: {error}") from error
@@ -442,7 +442,7 @@ def _stream(body: Any) -> Body:
 
 def _object(body: Any) -> Body:
     if body is None or type(body) is bytes:
-        # Not local: bytes from a store may be of another process, whose pickles this one must not trust.
+        # Not local: the bytes may be from another process, whose pickles this one must not trust.
         return None if body is None else ObjectBody(body, local=False)
     raise TypeError("an object body that is none")
 

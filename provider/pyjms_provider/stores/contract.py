@@ -49,7 +49,7 @@ class StoreRequest:
     on_lost: Callable[[ProviderError], None]
     """To be called once, from any thread, when another broker holds the store, or may hold it. It never blocks."""
     cancelled: Signal
-    """Ends the wait of a stand-by broker."""
+    """The signal that ends the wait of a stand-by broker."""
 
     @property
     def waits(self) -> bool:

@@ -123,7 +123,7 @@ class FileLock:
             holder = os.pread(file, _LONGEST, 0).decode(errors="replace").strip() or "another process"
             os.close(file)
             raise HeldStoreError(f"{self.path.removesuffix('.lock')} is held by {holder}; {HOW_TO_STAND_BY}") from None
-        # This file system has no locks, so no holder exists whose end could be waited for.
+        # This file system has no locks, so there is no holder to wait for.
         except OSError as error:
             os.close(file)
             raise UnusableStoreError(

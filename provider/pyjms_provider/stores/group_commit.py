@@ -110,12 +110,12 @@ class GroupCommit(Generic[_Work]):
 
     @property
     def right(self) -> Lock:
-        """The former name of `writer_lock`; it goes with 0.3."""
+        """The former name of `writer_lock`; to be removed in 0.3."""
         warnings.warn("GroupCommit.right is called writer_lock", DeprecationWarning, stacklevel=2)
         return self.writer_lock
 
     def hand_on(self) -> None:
-        """Do nothing: releasing the `writer_lock` is enough. It goes with 0.3."""
+        """Do nothing: releasing the `writer_lock` is enough. To be removed in 0.3."""
         warnings.warn("GroupCommit.hand_on is not needed any more", DeprecationWarning, stacklevel=2)
 
     def _submit_with_others(self, request: CommitRequest[_Work]) -> None:

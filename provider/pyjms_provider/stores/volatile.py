@@ -156,7 +156,7 @@ class Medium:
             if not message.queues:
                 # All queues of the message were dropped while its branch was in doubt.
                 continue
-            assert message.envelope is not None, "what was paged out is read before"
+            assert message.envelope is not None, "paged-out messages are read before"
             self.messages[message.reference.id] = (message.reference, message.envelope)
             for number in message.queues:
                 self.entries[message.reference.id, number] = 0

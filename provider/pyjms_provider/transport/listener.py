@@ -334,7 +334,7 @@ class Listener:
         """Stop watching the socket for a moment: the loop would immediately report the connection that cannot be accepted now."""
         self.reports.log(Report.ACCEPT_FAILED, "%s: %s", self.url, error)
         loop = self._loop
-        assert loop is not None, "who accepts has been started"
+        assert loop is not None, "connections are accepted only after the start"
         loop.remove_reader(self._socket)
         self._retry = loop.call_later(_BACK_OFF_S, loop.add_reader, self._socket, self._accept)
 
@@ -357,7 +357,7 @@ class Listener:
         self._per_address[host] += 1
         connection = Connection(self, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         self._connections[connection] = host, incoming
-        assert self._loop is not None, "who accepts has been started"
+        assert self._loop is not None, "connections are accepted only after the start"
         # Stored in a set, as the loop itself has only weak references to its tasks.
         task = self._loop.create_task(self._arrive(connection, incoming))
         self._arriving.add(task)
@@ -370,7 +370,7 @@ class Listener:
             incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # Keep-alive detects a vanished peer if no heart-beats were negotiated.
             incoming.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            assert self._loop is not None, "who accepts has been started"
+            assert self._loop is not None, "connections are accepted only after the start"
             await self._loop.connect_accepted_socket(lambda: connection, incoming)
         except OSError as error:
             Report.DISCONNECTED.log("a client of %s has gone already: %s", self.url, error)

@@ -682,7 +682,7 @@ class SqlJournal(Journal):
         try:
             for batch in drop_messages(self._database, number):
                 self._submit(batch, force=False)
-        # The queue's row is gone, so these messages are unreachable, and the next opening deletes them.
+        # The queue's row is deleted, so these messages are unreachable, and the next opening deletes them.
         except ProviderError as error:
             _log.warning("PYJMS-STORE-6 messages of a dropped queue stay until the next start: %s", error.reason)
 
@@ -777,7 +777,7 @@ def transaction_of(connection: object) -> tuple[Connection, Transaction]:
 class JoinedWriter(JoinedTransaction):
     """Replaces the journal for one commit: writes the changes on the application's connection, and commits its transaction.
 
-    The changes and the application's own are atomic: if the process dies before the commit, neither are made, and after it both are.
+    The changes and the application's own are atomic: if the process dies, either both were committed or neither.
     """
 
     def __init__(

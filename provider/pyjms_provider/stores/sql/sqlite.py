@@ -337,7 +337,7 @@ class DiskSpace:
             # new messages can use them without growing it.
             self._room_within = pages * page_bytes
         except (OSError, sqlite3.Error):
-            # The disk could not be asked; the write that follows reports its own error.
+            # The free space is unknown; the following write reports its own error.
             return False
         return self._room_within < self._keep_free_bytes
 
@@ -351,8 +351,8 @@ class DiskSpace:
 
 BUSY_MS: Final = 5000
 """How long to wait for another program's lock on the database."""
-# Three `os.stat` in ten milliseconds are 0.2 % of the writer's time at most. A second instead would gain as little, and
-# lose a second's messages when somebody deletes the file.
+# Three `os.stat` in ten milliseconds take at most 0.2 % of the writer's time. One check a second would save no more than
+# that, and lose the messages of a second if the file is deleted.
 CHECK_MS: Final = 10
 """How long a check of the files is valid."""
 _TOGETHER: Final = 64
