@@ -150,7 +150,7 @@ class EmbeddedBroker:
         """
         store = self.settings.store if self._journal is None else None
         has_opened = False
-        told: type[ProviderError] | None = None
+        logged: type[ProviderError] | None = None
         until_ms = self.clock.monotonic_ms() + (0 if store is None else store.wait_ms)
         while True:
             try:
@@ -166,13 +166,13 @@ class EmbeddedBroker:
                 if not stands_by and self.clock.monotonic_ms() >= until_ms:
                     raise
                 # Once for each kind of error: the attempts may go on for hours.
-                if type(error) is not told:
+                if type(error) is not logged:
                     _log.warning(
                         "PYJMS-BROKER-27 broker %s could not take its store over, and waits on: %s",
                         self.name,
                         error.reason,
                     )
-                told = type(error)
+                logged = type(error)
             self._undo_take_over()
             if self.clock.wait(cancelled, self.clock.monotonic_ms() + RETRY_MS):
                 raise ClosedError("the wait for the store was cancelled")

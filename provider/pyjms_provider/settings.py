@@ -25,7 +25,7 @@ _KEEP_FREE: Final = 16_000_000
 
 
 class Synchronous(Enum):
-    """The progress of a write of PERSISTENT or committed messages at which its call returns."""
+    """How safe a write of PERSISTENT or committed messages is when its call returns."""
 
     FULL = "full"
     NORMAL = "normal"
@@ -33,14 +33,14 @@ class Synchronous(Enum):
 
 
 class Acknowledge(Enum):
-    """The progress of a write that only acknowledges at which its call returns."""
+    """How safe a write that only acknowledges is when its call returns."""
 
     WRITTEN = "written"
     FORCED = "forced"
 
 
 class StandBy(Enum):
-    """What to do while another broker holds the store."""
+    """The reaction to another broker that holds the store."""
 
     REFUSE = "refuse"
     WAIT = "wait"

@@ -73,8 +73,8 @@ class Call(Generic[_Result]):
             self._leftover = partial(self._undo, result)
         # The task may have been cancelled during the call: then no task gets the result, and
         # this thread undoes it.
-        is_told = self._end.acquire(blocking=False) and self._tell(partial(self._succeed, result))
-        if not is_told and self._leftover is not None:
+        is_delivered = self._end.acquire(blocking=False) and self._tell(partial(self._succeed, result))
+        if not is_delivered and self._leftover is not None:
             self._leftover()
 
     def _tell(self, end: Callable[[], None]) -> bool:

@@ -245,14 +245,14 @@ def lives(facts: Facts) -> Iterator[Life]:
 
 def check_origins(facts: Facts) -> Iterator[Finding]:
     """Yield deliveries of messages that were never sent, differ from what was sent, or arrive at another destination."""
-    told: set[tuple[str, str | None, str]] = set()
+    reported: set[tuple[str, str | None, str]] = set()
     for event in chain(facts.deliveries, facts.seen):
         if event.mid is None:
             continue
         for found in _origin(facts, event):
             key = (event.mid, event.dest, found.rule)
-            if key not in told:
-                told.add(key)
+            if key not in reported:
+                reported.add(key)
                 yield found
     yield from _without_id(facts)
 
@@ -296,15 +296,15 @@ def _twice(facts: Facts, channel: Channel, mid: str, deliveries: Sequence[Event]
     # The acknowledgement that was complete first is the one after which the message must not be delivered again.
     first, how = min(consumed, key=lambda pair: pair[1][-1].t1 or 0)
     moved_ns = facts.moved_ns(mid) if _is_home(facts, channel, mid) else None
-    told = [first]
+    reported = [first]
     for later in deliveries:
         if moved_ns is not None and later.t0 > moved_ns:
-            told.append(later)  # put back by hand: another life
+            reported.append(later)  # put back by hand: another life
         elif facts.precedes(how[-1], later) and (proof := facts.proof_of_life(later, later)) is not None:
-            told.append(later)
+            reported.append(later)
             yield finding("delivered-after-ack", [first, *how, later, proof], mid=mid, dest=channel.dest)
     for other, its in consumed:
-        if other not in told:
+        if other not in reported:
             yield finding("duplicated", [first, *how, other, *its], mid=mid, dest=channel.dest)
 
 
@@ -488,22 +488,22 @@ _ENDED = {(ROLLBACK, OK), (COMMIT, FAIL)}
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
     """Yield deliveries and browsed messages that were not committed, or not yet."""
-    told: set[tuple[str | None, str | None]] = set()
+    reported: set[tuple[str | None, str | None]] = set()
     for event in chain(facts.deliveries, facts.seen):
         sent = facts.sent(event.mid)
-        if sent is None or sent.tx is None or (event.mid, event.dest) in told:
+        if sent is None or sent.tx is None or (event.mid, event.dest) in reported:
             continue
         ends = facts.ends_of(sent.tx)
         commits = [end for end in ends if end.op == COMMIT]
         if facts.outcome(sent.tx) is Outcome.NEVER:
             # a local transaction without a commit is proof enough; a branch needs a recorded end
-            said = [end for end in ends if (end.op, end.ok) in _ENDED][:1] if sent.tx.startswith(BRANCH) else ()
-            rule, evidence = "rolled-back-visible", [sent, *said, event]
+            proofs = [end for end in ends if (end.op, end.ok) in _ENDED][:1] if sent.tx.startswith(BRANCH) else ()
+            rule, evidence = "rolled-back-visible", [sent, *proofs, event]
         elif commits and all(facts.precedes(event, commit) for commit in commits):
             rule, evidence = "uncommitted-visible", [sent, event, commits[0]]
         else:
             continue
-        told.add((event.mid, event.dest))
+        reported.add((event.mid, event.dest))
         yield finding(rule, evidence, mid=event.mid, dest=event.dest)
 
 

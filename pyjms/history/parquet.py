@@ -85,8 +85,13 @@ def _check(file: pq.ParquetFile) -> None:
             raise ValueError(f"its column {field.name!r} is {kind}, where a history has {field.type}")
     # The statistics in the footer count nulls, so that no value is read.
     for chunk in _chunks(file.metadata):
-        told = chunk.statistics
-        if chunk.path_in_schema in COMPULSORY and told is not None and told.has_null_count and told.null_count:
+        statistics = chunk.statistics
+        if (
+            chunk.path_in_schema in COMPULSORY
+            and statistics is not None
+            and statistics.has_null_count
+            and statistics.null_count
+        ):
             raise ValueError(f"its column {chunk.path_in_schema!r} has nulls")
 
 

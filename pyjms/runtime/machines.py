@@ -4,7 +4,7 @@
 `close` waits for running listeners: to them, all facilities stay available.
 
 `UnackedMessages` says which deliveries one acknowledgement covers, by mode (§4.4.11); the session asks for those due and settles them.
-AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and is never entered.
+AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; messages that ``receive`` returns are settled at once and never entered.
 DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`, until a consumer closes. CLIENT_ACKNOWLEDGE keeps everything until a message's
 ``acknowledge``; a transaction until it ends.
 """

@@ -287,7 +287,7 @@ class JmsSession(SettlingSession):
         try:
             self.provider_session.acknowledge(unsettled)
         except InDoubtError:
-            pass  # The client gets it now, and perhaps again: if it is settled, it comes from nowhere else.
+            pass  # The client gets it now, and perhaps again: if it is settled, it would be lost otherwise.
         except ClosedError:
             if self.settles_at_once:
                 raise

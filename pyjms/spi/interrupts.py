@@ -213,7 +213,7 @@ class DeferredSignals:
         if threading.get_ident() != self.main or not self.depth:
             yield
             return
-        # The signals that came before this block run first: nothing of the call is half done here.
+        # The handlers of signals before this block run first: nothing of the call is half done here.
         depth, self.depth = self.depth, 0
         try:
             self.run_handlers()

@@ -280,7 +280,7 @@ class ProviderSession(ABC):
         """
 
     def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
-        """Return the function by which a thread waits in a receive of this session: it works like `Clock.wait`, with the same arguments.
+        """Return the function by which a thread waits in a receive of this session: it works like `Clock.wait`, and the same events end it.
 
         A provider may have such a thread do its own work meanwhile, such as reading the socket on which the message arrives: then
         no other thread has to wake it. The default sleeps.

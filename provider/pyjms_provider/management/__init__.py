@@ -1,4 +1,4 @@
-"""Management: what operators see and do, through REST, messages and the console; it knows almost nothing of the model.
+"""Management: the views and operations for operators, through REST, messages and the console; it depends on almost nothing of the model.
 
-All that can be seen and done comes from the declarations of the model: categories, attributes, statistics, operations.
+All of it is derived from the declarations of the model: categories, attributes, statistics, operations.
 """

@@ -138,8 +138,8 @@ def check_changed_privileges(
     known = set() if seen.attributes is None else set(seen.attributes.places())
     # Without this check an operator who may not see a secret could have it sent to a server of their own choice.
     if not known.issuperset(found.places()):
-        told = "would be sent elsewhere than before; give it anew"
-        kept = tuple(Problem(name=name, text=told) for name in secrets if changes.get(name, MASK) == MASK)
+        text = "would be sent elsewhere than before; give it anew"
+        kept = tuple(Problem(name=name, text=text) for name in secrets if changes.get(name, MASK) == MASK)
         if kept:
             raise InvalidAttributesError(managed.path, kept)
 

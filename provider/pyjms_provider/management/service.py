@@ -78,7 +78,7 @@ class Expected:
 
 
 def read_expected(if_match: str | None, if_none_match: str | None) -> Expected:
-    """Return what the two headers of a request say (RFC 9110 §13.1)."""
+    """Parse the two headers of a request (RFC 9110 §13.1)."""
     tags = frozenset(each.strip() for each in (if_match or "").split(",") if each.strip())
     return Expected(tags=tags, is_new=(if_none_match or "").strip() == ANY)
 

@@ -259,7 +259,7 @@ def manage(broker: str, *, context: Mapping[str, str] | None = None) -> SystemCo
         system = undo.enter_context(
             closing(SystemConfig.opened(clock=running.clock, context=context, broker={"name": broker}, adopted=running))
         )
-        # In memory: the tree of a vm:// broker need not outlive the call of `close`.
+        # In memory: the tree of a vm:// broker ends with `close`.
         node = system.broker.create_child("virtual_host_node", {"name": broker, "type": "memory"})
         node.create_child("virtual_host", {"name": broker})
         undo.pop_all()

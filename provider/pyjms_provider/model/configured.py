@@ -362,7 +362,9 @@ class ConfiguredObject(ManagedObject):
                     each.attributes_class, each.snapshot.record.attributes, partial(self._seen_from, each, context), ""
                 )
             except InvalidAttributesError as error:
-                problems += [Problem(name="context", text=f"{each.path} needs it: {told}") for told in error.problems]
+                problems += [
+                    Problem(name="context", text=f"{each.path} needs it: {problem}") for problem in error.problems
+                ]
         if problems:
             raise InvalidAttributesError(self.path, tuple(problems))
 
@@ -405,10 +407,10 @@ class ConfiguredObject(ManagedObject):
 
     def _delete(self, by: str) -> None:
         self._check_there()
-        doomed = list(self._subtree())
-        for each in doomed:
+        subtree = list(self._subtree())
+        for each in subtree:
             # All checks come before the first step, as a deletion cannot be undone half way.
-            users = [user.path for user in referrers(each) if user not in doomed]
+            users = [user.path for user in referrers(each) if user not in subtree]
             if users:
                 raise ObjectInUseError(f"{each.path} is used by {', '.join(users)}; change that first")
             each._in_thread(each._check_deletable)
@@ -416,7 +418,7 @@ class ConfiguredObject(ManagedObject):
         # Removed from the store first: an object that a crash leaves half deleted must not be recovered.
         self._write(lambda writer: writer.child_removed(above, self))
         try:
-            for each in reversed(doomed):
+            for each in reversed(subtree):
                 # Children first: while they end they may use what is above them.
                 each._in_thread(each._end_for_good)
         except Exception:

@@ -90,7 +90,7 @@ class ManagedHost(Protocol):
         """Store a queue's record in the node's configuration. Raises `StoreError`."""
         ...
 
-    def remove_record(self, gone: ObjectId) -> None:
+    def remove_record(self, object_id: ObjectId) -> None:
         """Remove a queue's record from the node's configuration. Raises `StoreError`."""
         ...
 

@@ -177,8 +177,8 @@ class ClientConnection(ObservedObject):
         by: str = "",
     ) -> None:
         """End it. Raises `UnknownObjectError`."""
-        told = f"an operator{f' ({by})' if by else ''} has ended the connection{f': {reason}' if reason else ''}"
-        if not self.host.embedded.end_connection(ConnectionId(self.name), told):
+        text = f"an operator{f' ({by})' if by else ''} has ended the connection{f': {reason}' if reason else ''}"
+        if not self.host.embedded.end_connection(ConnectionId(self.name), text):
             raise UnknownObjectError(f"{self.host.path} has no connection {self.name!r}: it has closed")
 
 
@@ -569,7 +569,7 @@ class DeadLetterQueue(ObservedObject):
         dry_run: Annotated[bool, Field(description="Only say what would become of them.")] = False,
         progress: Progress = NO_PROGRESS,
     ) -> Returned:
-        """Return letters to the queues and subscriptions that they came from. Raises as `list_letters`."""
+        """Return letters to their original queues and subscriptions. Raises as `list_letters`."""
         # Counted before the replay, which takes letters away while it reports progress.
         total = self.letters
         done = self.host.queue_manager.replay(

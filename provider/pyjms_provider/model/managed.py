@@ -47,7 +47,7 @@ class State(Enum):
     ERRORED = "errored"
     """It could not be opened; its error says why, and the rest of the broker goes on."""
     CLOSED = "closed"
-    """The broker has ended; what is durable comes back with it."""
+    """The broker has ended; durable objects are recovered at its next start."""
     DELETED = "deleted"
 
     __hash__ = object.__hash__

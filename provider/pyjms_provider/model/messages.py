@@ -271,14 +271,14 @@ class MessageRenderer:
 
     def letter(self, envelope: Envelope) -> LetterView:
         """Return the view of a dead letter."""
-        said = {name.removeprefix(DEAD_PREFIX): value for name, value in envelope.properties.items()}
+        facts = {name.removeprefix(DEAD_PREFIX): value for name, value in envelope.properties.items()}
 
         def text(name: str) -> str | None:
-            value = said.get(name)
+            value = facts.get(name)
             return cutter.header(value) if isinstance(value, str) else None
 
         def number(name: str) -> int | None:
-            value = said.get(name)
+            value = facts.get(name)
             return int(value) if isinstance(value, int) else None
 
         cutter = _Cutter(0 if self.is_full else _LONGEST)

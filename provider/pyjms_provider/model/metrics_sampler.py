@@ -94,7 +94,7 @@ class Alert:
     limit: int
     since_ms: int
     """The time of its first sample, in milliseconds since 1970 UTC."""
-    is_told: bool = False
+    is_sent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class AlertBook:
             value, limit, old = measured.get(kind, 0), limits.of(kind), before.get(kind)
             if not limit or value < limit:
                 # An alert whose beginning was never sent, as within a gap, has no end to report either.
-                if old is not None and old.is_told:
+                if old is not None and old.is_sent:
                     ended = Alert(queue=queue, kind=kind, value=value, limit=limit or old.limit, since_ms=old.since_ms)
                     news.append(AlertNews(telling=Telling.CLEARED, alert=ended, at_ms=now_ms))
                 continue
@@ -141,7 +141,7 @@ class AlertBook:
                 limit=limit,
                 # The begin stays, even if the value changes.
                 since_ms=now_ms if old is None else old.since_ms,
-                is_told=telling is not None or (old is not None and old.is_told),
+                is_sent=telling is not None or (old is not None and old.is_sent),
             )
             if telling is not None:
                 news.append(AlertNews(telling=telling, alert=alert, at_ms=now_ms))
@@ -157,7 +157,7 @@ class AlertBook:
         # The clock was put back: the gap starts now, and does not wait until the clock has caught up.
         if told_ms > now_ms:
             told_ms, again_ms = self._told[key] = now_ms, now_ms + gap_ms
-        is_new = old is None or not old.is_told
+        is_new = old is None or not old.is_sent
         if not (now_ms >= again_ms if is_new else gap_ms and now_ms >= told_ms + gap_ms):
             return None
         self._told[key] = now_ms, now_ms + gap_ms

@@ -275,8 +275,8 @@ class ManagedQueue(ManagedObject):
         try:
             policy = source.policy(self.name)
         except UnknownObjectError:
-            gone = State.DELETED if self._host.is_running else State.CLOSED
-            return Snapshot(state=gone, record=source.record(self.name), attributes=None)
+            end_state = State.DELETED if self._host.is_running else State.CLOSED
+            return Snapshot(state=end_state, record=source.record(self.name), attributes=None)
         limits = source.alert_limits(self.name)
         made_of = policy, source.kept_record(self.name), limits
         # One tuple, replaced as a whole: threads that read at the same time get a pair that belongs together.
@@ -515,20 +515,20 @@ class ManagedQueue(ManagedObject):
     def _done(self, work: Callable[[Callable[[int], bool]], int], progress: Progress) -> Done:
         total = self._running().count(MessageState.NEW)
         done = work(lambda so_far: progress(so_far, total))
-        # The estimate may have been wrong: messages come and go meanwhile, so the end is reported with the true number.
+        # The estimate may have been wrong: messages arrive and leave meanwhile, so the end is reported with the true number.
         progress(done, done)
         return Done(messages=done)
 
 
 def _attributes(record: ObjectRecord, policy: QueuePolicy, limits: AlertLimits) -> QueueAttributes:
     """Return the effective attributes: those of the queue's policy, and the others of its record."""
-    said = record.attributes
+    actual = record.attributes
     # Without validation, as the policy has been checked, and a list shows thousands of queues.
     return QueueAttributes.model_construct(
         name=record.name,
-        description=said.get("description"),
-        durable=said.get("durable", True),
-        context=said.get("context", {}),
+        description=actual.get("description"),
+        durable=actual.get("durable", True),
+        context=actual.get("context", {}),
         **{name: getattr(policy, name) for name in POLICY_FIELDS},
         **{name: getattr(limits, name.removeprefix("alert_")) for name in ALERT_FIELDS},
     )
@@ -753,10 +753,10 @@ class QueueSource(ChildSource):
         policy = policy_of(self._resolve(record), f"queue {name}")
         # The journal keeps every queue of the host, so this one could not end with the process.
         if self.host.keeps_queues and not attributes.get("durable", True):
-            told = Problem(
+            problem = Problem(
                 name="durable", text="the virtual host has a store, which keeps all its queues; leave it out"
             )
-            raise InvalidAttributesError(f"queue {name}", (told,))
+            raise InvalidAttributesError(f"queue {name}", (problem,))
         if name in self._errors:
             raise ObjectExistsError(
                 f"there is a queue {name!r} already, which could not be made; change it, or delete it"

@@ -165,8 +165,8 @@ class Route(Stoppable):
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, RouteAttributes)
-        told = "holds a password, which would be seen; give it as password, with user"
-        seen = tuple(Problem(name=place, text=told) for place, url in new.urls() if has_password(url))
+        text = "holds a password, which would be seen; give it as password, with user"
+        seen = tuple(Problem(name=place, text=text) for place, url in new.urls() if has_password(url))
         if isinstance(new, RulesAttributes):
             # A line of any file that the broker reads could be sent to any site.
             unread = "is for a file of rules; give the route a password, and other sites another route"

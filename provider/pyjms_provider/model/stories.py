@@ -205,12 +205,12 @@ class StoryTelling:
         """
         given = [each for each in (id, correlation_id, property) if each]
         if len(given) != 1:
-            told = Problem(name="id", text="say which message: one of id, correlation_id and property")
-            raise InvalidArgumentsError(f"story of {self.path}", (told,))
+            problem = Problem(name="id", text="say which message: one of id, correlation_id and property")
+            raise InvalidArgumentsError(f"story of {self.path}", (problem,))
         name, equals, value = (property or "").partition("=")
         if property and not equals:
-            told = Problem(name="property", text="is NAME=VALUE")
-            raise InvalidArgumentsError(f"story of {self.path}", (told,))
+            problem = Problem(name="property", text="is NAME=VALUE")
+            raise InvalidArgumentsError(f"story of {self.path}", (problem,))
         wanted = StoryQuery(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
         return _tell(self.embedded, wanted, most, VisibilityFilter(permissions, self.name))
 

@@ -206,9 +206,9 @@ class VirtualHost(StoryTelling, Stoppable):
         """Store a queue's record in the node's configuration. Raises `StoreError`."""
         self._write(lambda writer: writer.put(record))
 
-    def remove_record(self, gone: ObjectId) -> None:
+    def remove_record(self, object_id: ObjectId) -> None:
         """Remove a queue's record from the node's configuration. Raises `StoreError`."""
-        self._write(lambda writer: writer.drop(gone))
+        self._write(lambda writer: writer.drop(object_id))
 
     # The hooks
 

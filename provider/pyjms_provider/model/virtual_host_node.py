@@ -87,7 +87,7 @@ class StoreNode(ManagingObject):
     def _store_at(self, url: str) -> ConfigurationStore:
         """Return the store that a URL names, which is not open yet. Raises `UrlError`, `UnsupportedStoreError`."""
         if self.type == "sql":
-            # Imported here: SQLAlchemy comes with an extra that other nodes do not need.
+            # Imported here: SQLAlchemy is in an extra that other nodes do not need.
             from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 
             return SqlConfigurationStore(url, self.clock)

@@ -134,24 +134,24 @@ class StoryLog:
 
     def _write_all(self) -> bool:
         """Write all waiting events; return whether there were any."""
-        told = self.buffer.fetch()
+        events = self.buffer.fetch()
         # In parts, so that a file ends near its limit, and one error loses a part alone.
-        for begin in range(0, len(told), _CHUNK):
-            chunk = told[begin : begin + _CHUNK]
+        for begin in range(0, len(events), _CHUNK):
+            chunk = events[begin : begin + _CHUNK]
             if not self._try(lambda chunk=chunk: self._write(chunk)):  # type: ignore[misc]
                 self._lost += len(chunk)
-        return bool(told)
+        return bool(events)
 
-    def _write(self, told: list[Told]) -> None:
+    def _write(self, events: list[Told]) -> None:
         writer = LineWriter()
-        lines = [writer.line(each) for each in told]
+        lines = [writer.line(each) for each in events]
         # A new file must be readable alone, as older ones are deleted: it describes its connections again.
         if self._files.begin(self._clock.time_ms(), sum(map(len, lines))):
             self._known.clear()
         self._lost, self.buffer.lost = self._lost + self.buffer.lost, 0
         if self._lost:
             # Separately: a write that fails leaves the count to the next one, and none is reported twice.
-            self._files.write([line_of({"missing": self._lost, "at_ms": told[0][1]})])
+            self._files.write([line_of({"missing": self._lost, "at_ms": events[0][1]})])
             self._lost = 0
         self._files.write([*self._described(writer), *lines])
 
@@ -210,9 +210,9 @@ class LineWriter:
         self._known: dict[object, str] = {}
         """The text of sessions, consumers, connections and places in a line: there are few of them for many lines."""
 
-    def line(self, told: Told) -> str:
+    def line(self, event: Told) -> str:
         """Return the line, with its end."""
-        number, at_ms, happening, where, facts = told
+        number, at_ms, happening, where, facts = event
         known = self._known
         # Most lines are deliveries and acknowledgements, so these are made without a loop.
         if happening is _DELIVERED or happening is _ACKNOWLEDGED:
@@ -225,8 +225,8 @@ class LineWriter:
                     return f'[{number},{at_ms},"acknowledged",{place},{{"session":{session}}}]\n'
                 if facts[2] is not None:
                     consumer = known.get(facts[2]) or self._word("consumer", facts[2])
-                    said = f'"delivery":{facts[0]},"session":{session},"consumer":{consumer}'
-                    return f'[{number},{at_ms},"delivered",{place},{{{said}}}]\n'
+                    facts_text = f'"delivery":{facts[0]},"session":{session},"consumer":{consumer}'
+                    return f'[{number},{at_ms},"delivered",{place},{{{facts_text}}}]\n'
         parts: list[str] = []
         for (name, label), value in zip(_FACTS[happening], facts, strict=False):
             if not value:

@@ -93,9 +93,9 @@ class Story:
     def places(self) -> dict[str, str]:
         """The recorded places of the message: its state by queue or subscription."""
         states = {each.where: each.state for each in self.events if each.where and each.state is not None}
-        gone = {MessageState.ABSENT.name}
+        absent = {MessageState.ABSENT.name}
         lost = bool(self.events) and self.events[-1].what == LOST
-        return {} if lost else {where: state for where, state in states.items() if state not in gone}
+        return {} if lost else {where: state for where, state in states.items() if state not in absent}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

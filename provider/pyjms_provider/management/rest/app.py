@@ -223,8 +223,8 @@ class RestApi:
 
     async def _log_in(self, request: Request, _: Caller) -> Response:
         if request.method in _LOOKING:
-            told = self._management.system.broker.attribute_values(["login_notice"])
-            return JSONResponse({"notice": told["login_notice"]})
+            values = self._management.system.broker.attribute_values(["login_notice"])
+            return JSONResponse({"notice": values["login_notice"]})
         body = await read_body(request, 65_536)
         user_name, password = body.get("user_name"), body.get("password")
         if not isinstance(user_name, str) or not isinstance(password, str):

@@ -69,14 +69,14 @@ def move_comments(document: tomlkit.TOMLDocument, container: Mapping[str, Any], 
     siblings = container[name]
     if not isinstance(siblings, AoT):
         return
-    gone = _last_body(siblings[index])
+    body = _last_body(siblings[index])
     before = _last_body(siblings[index - 1]) if index > 0 else _body_before(document, container, name)
     # Comments stay where they are rather than move to a wrong table.
     if before is None:
         return
     while before and before[-1][0] is None and isinstance(before[-1][1], Comment):
         before.pop()
-    following = _taken_off(gone)
+    following = _taken_off(body)
     # No two empty lines where the table has been.
     while following and before and _is_space(before[-1]) and _is_space(following[0]):
         following.pop(0)
@@ -257,8 +257,8 @@ class TomlConfigurationStore(FileConfigurationStore):
     ) -> str:
         # A copy: the change may not be stored.
         document = self._next = tomlkit.parse(tomlkit.dumps(self._document))
-        for gone in removed:
-            _remove(document, gone)
+        for object_id in removed:
+            _remove(document, object_id)
         for record in records:
             # Computed for each record: an earlier one may have added the parent of this one.
             found = {_id_of(table, parent, category): table for table, parent, category in _objects(document)}
@@ -433,9 +433,9 @@ def _inline(table: Table) -> InlineTable:
     return made
 
 
-def _remove(document: tomlkit.TOMLDocument, gone: ObjectId) -> None:
+def _remove(document: tomlkit.TOMLDocument, object_id: ObjectId) -> None:
     for table, parent, category in _objects(document):
-        if _id_of(table, parent, category) != gone:
+        if _id_of(table, parent, category) != object_id:
             continue
         if parent is None:
             del document[category]

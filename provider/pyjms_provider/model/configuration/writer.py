@@ -43,9 +43,9 @@ class StoreWriter(ConfigurationChangeListener):
         """Store the record of an object that has no secrets."""
         self._store.update([record])
 
-    def drop(self, gone: ObjectId) -> None:
+    def drop(self, object_id: ObjectId) -> None:
         """Remove a record."""
-        self._store.update([], [gone])
+        self._store.update([], [object_id])
 
     def revealed(self, record: ObjectRecord) -> ObjectRecord:
         """Return a record in the model's form: secrets in clear. Raises `SecretError`.
