@@ -15,7 +15,7 @@ from pyjms.spi.words import counted
 from pyjms_provider.commands.telling import AsJson, errors_told, show
 
 if TYPE_CHECKING:
-    from pyjms_provider.stores.sql.salvage import Salvaged, SalvagedTable
+    from pyjms_provider.stores.sql.salvage import SalvagedTable, SalvageResult
 
 _PREFIX: Final = "pyjms_"
 
@@ -54,7 +54,7 @@ def salvage(
         _tell(salvaged, new)
 
 
-def _tell(salvaged: Salvaged, new: Path) -> None:
+def _tell(salvaged: SalvageResult, new: Path) -> None:
     table = listing("table", "rows saved", "what is lost")
     for each in salvaged.tables:
         if each.saved or not each.is_whole:

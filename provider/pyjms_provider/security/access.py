@@ -356,7 +356,7 @@ USERS: Final = parse_rules(
 
 
 _PRINCIPALS: Final = 4096  # the number of principal objects with cached decisions
-_PAGES: Final = 512  # the number of different (unequal) principals among them
+_DIFFERENT_PRINCIPALS: Final = 512  # the number of different (unequal) principals among them
 _DECISIONS: Final = 512  # the number of cached decisions for each of these
 _LONGEST_NAME: Final = 256  # the longest name in a cached decision
 _LONGEST_SHOWN: Final = 200
@@ -381,7 +381,7 @@ class Decision:
     """The reason, for operators."""
 
 
-class _Page:
+class _PrincipalRules:
     """The rules that apply to equal principals, and the cached decisions for them."""
 
     __slots__ = ("_by_kind", "_rules", "decisions")
@@ -422,32 +422,32 @@ class _Page:
         return rules
 
 
-class _Book:
+class _RuleSet:
     """One version of the rules, with its cached decisions. Full dictionaries are replaced by empty ones."""
 
-    __slots__ = ("_pages", "known", "rules")
+    __slots__ = ("_by_principal", "known", "rules")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
-        self._pages: dict[Principal, _Page] = {}
-        self.known: dict[int, tuple[Principal, _Page]] = {}
-        """Pages by the identity of a principal, as hashing it would cost more than everything else. The principal is referenced
+        self._by_principal: dict[Principal, _PrincipalRules] = {}
+        self.known: dict[int, tuple[Principal, _PrincipalRules]] = {}
+        """By the identity of a principal, as hashing it would cost more than everything else. The principal is referenced
         here, so no other object can get its identity."""
 
-    def page(self, principal: Principal) -> _Page:
-        """Return the page of `principal`, which is not in `known`."""
-        # No lock: two threads may create a page each for one principal, but both decide by the same rules.
-        page = self._pages.get(principal)
-        if page is None:
-            if len(self._pages) >= _PAGES:
-                # Both are replaced, as the entries of `known` would keep the pages in memory.
-                self._pages = {}
+    def rules_of(self, principal: Principal) -> _PrincipalRules:
+        """Return the rules of `principal`, which is not in `known`."""
+        # No lock: two threads may create an object each for one principal, but both decide by the same rules.
+        applicable = self._by_principal.get(principal)
+        if applicable is None:
+            if len(self._by_principal) >= _DIFFERENT_PRINCIPALS:
+                # Both are replaced, as the entries of `known` would keep the rules of principals in memory.
+                self._by_principal = {}
                 self.known = {}
-            page = self._pages[principal] = _Page(principal, self.rules)
+            applicable = self._by_principal[principal] = _PrincipalRules(principal, self.rules)
         if len(self.known) >= _PRINCIPALS:
             self.known = {}
-        self.known[id(principal)] = principal, page
-        return page
+        self.known[id(principal)] = principal, applicable
+        return applicable
 
 
 class RuleAccessPolicy(AccessPolicy):
@@ -455,20 +455,20 @@ class RuleAccessPolicy(AccessPolicy):
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         """`rules`: in the order of their evaluation; without any, everything is denied."""
-        self._book = _Book(rules)
+        self._rule_set = _RuleSet(rules)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules in force."""
-        return self._book.rules
+        return self._rule_set.rules
 
     @property
     def epoch(self) -> object:
-        return self._book
+        return self._rule_set
 
     def replace(self, rules: Sequence[Rule]) -> None:
         """Replace the rules, for all decisions from now on."""
-        self._book = _Book(rules)
+        self._rule_set = _RuleSet(rules)
 
     def check(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
@@ -481,12 +481,12 @@ class RuleAccessPolicy(AccessPolicy):
             # The keys of cached decisions do not contain the owner, so these are decided each time.
             is_allowed = self._decide_owned(principal, operation, target, connection).is_allowed
         else:
-            book = self._book  # `_page` inline, to save a call for each message
-            known = book.known.get(id(principal))
-            page = known[1] if known is not None and known[0] is principal else book.page(principal)
+            rule_set = self._rule_set  # `_rules_of` inline, to save a call for each message
+            known = rule_set.known.get(id(principal))
+            applicable = known[1] if known is not None and known[0] is principal else rule_set.rules_of(principal)
             key = (operation._value_, kind._value_, target.name, target.virtual_host)
-            answer = page.decisions.get(key)
-            is_allowed = page.decide(key, operation, target, otherwise=is_reply) if answer is None else answer
+            answer = applicable.decisions.get(key)
+            is_allowed = applicable.decide(key, operation, target, otherwise=is_reply) if answer is None else answer
         if not is_allowed:
             raise AccessDeniedError(_refusal(principal, operation, target))
 
@@ -495,12 +495,12 @@ class RuleAccessPolicy(AccessPolicy):
     ) -> list[str]:
         if kind in {TargetKind.TEMPORARY, TargetKind.SUBSCRIPTION}:
             return super().permitted(principal, operation, kind, virtual_host, names)
-        return self._page(principal).permitted(operation, kind, virtual_host, names)
+        return self._rules_of(principal).permitted(operation, kind, virtual_host, names)
 
-    def _page(self, principal: Principal) -> _Page:
-        book = self._book
-        known = book.known.get(id(principal))
-        return known[1] if known is not None and known[0] is principal else book.page(principal)
+    def _rules_of(self, principal: Principal) -> _PrincipalRules:
+        rule_set = self._rule_set
+        known = rule_set.known.get(id(principal))
+        return known[1] if known is not None and known[0] is principal else rule_set.rules_of(principal)
 
     def explain(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
@@ -512,7 +512,7 @@ class RuleAccessPolicy(AccessPolicy):
 
     def _by_rules(self, principal: Principal, operation: Operation, target: Target) -> Decision:
         # The rules are evaluated again: a cached decision does not contain its rule.
-        for number, rule in enumerate(self._book.rules, 1):
+        for number, rule in enumerate(self._rule_set.rules, 1):
             if rule.concerns(principal) and rule.fits(operation, target.kind, target.name, target.virtual_host):
                 place = rule.place or f"rule {number}"
                 return Decision(is_allowed=rule.allows, rule=rule, reason=f"{place}: {rule}")

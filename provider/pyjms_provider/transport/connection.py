@@ -158,7 +158,7 @@ Trace = Callable[[str, Direction, bytes], None]
 """Called with the peer's address and all bytes that engines receive and send. The bytes may contain passwords."""
 
 
-class Home(Protocol):
+class ListenerContext(Protocol):
     """The part of the listener that a connection needs."""
 
     settings: ListenerSettings
@@ -205,7 +205,7 @@ _CLOSING: Final = State.CLOSING
 class Connection(asyncio.BufferedProtocol):
     """The `TransportContext` of one engine. All methods are called on the loop, except `wake`, which any thread may call."""
 
-    def __init__(self, home: Home, address: str) -> None:
+    def __init__(self, home: ListenerContext, address: str) -> None:
         self._home = home
         self._settings = home.settings
         self._share = home.settings.write_buffer_bytes

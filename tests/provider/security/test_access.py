@@ -248,18 +248,18 @@ class TestDecisions:
 
     def test_memory_is_bounded_whatever_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(access, "_DECISIONS", 8)
-        monkeypatch.setattr(access, "_PAGES", 4)
+        monkeypatch.setattr(access, "_DIFFERENT_PRINCIPALS", 4)
         monkeypatch.setattr(access, "_PRINCIPALS", 16)
         policy = RuleAccessPolicy(parse_rules("allow * all queue:a*"))
         for number in range(200):
             principal = Principal(name=f"p{number % 7}")
             for name in (f"a{number}", f"b{number}", "a" * 300):
                 assert allowed(policy, principal, Operation.READ, queue(name)) == name.startswith("a")
-        book = policy._book
-        assert len(book.known) <= 16
-        assert len(book._pages) <= 4
-        assert all(len(page.decisions) <= 8 for page in book._pages.values())
-        assert all(len(key[2]) < 300 for page in book._pages.values() for key in page.decisions)
+        rule_set = policy._rule_set
+        assert len(rule_set.known) <= 16
+        assert len(rule_set._by_principal) <= 4
+        assert all(len(rules.decisions) <= 8 for rules in rule_set._by_principal.values())
+        assert all(len(key[2]) < 300 for rules in rule_set._by_principal.values() for key in rules.decisions)
 
     def test_a_decision_that_was_made_before_asks_no_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[str] = []

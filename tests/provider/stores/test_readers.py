@@ -199,7 +199,7 @@ def test_a_reader_that_came_as_the_wait_ended_is_not_lost(monkeypatch: pytest.Mo
     readers = Readers("shop.db", 1)
     held = readers.take()
 
-    class Turn(readers_module._Turn):
+    class Turn(readers_module._ReaderWait):
         def __init__(self) -> None:
             super().__init__()
             self.wait = self._end
@@ -208,7 +208,7 @@ def test_a_reader_that_came_as_the_wait_ended_is_not_lost(monkeypatch: pytest.Mo
             readers.give(held)
             return False
 
-    monkeypatch.setattr(readers_module, "_Turn", Turn)
+    monkeypatch.setattr(readers_module, "_ReaderWait", Turn)
     assert readers.take() is held
 
 

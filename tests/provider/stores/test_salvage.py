@@ -22,7 +22,7 @@ from pyjms_provider.stores.errors import (
     StoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql.salvage import SALVAGED, Salvaged, salvage
+from pyjms_provider.stores.sql.salvage import SALVAGED, SalvageResult, salvage
 from tests.provider.kill.site import drained
 from tests.provider.xa.coordinator import BranchId
 
@@ -69,7 +69,7 @@ def change(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def save(path: Path) -> tuple[Salvaged, Path]:
+def save(path: Path) -> tuple[SalvageResult, Path]:
     new = path.with_name("new.db")
     return salvage(path, new, VirtualClock()), new
 

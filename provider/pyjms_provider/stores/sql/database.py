@@ -62,7 +62,7 @@ class Reader:
             lent.invalidate()
 
 
-class _Turn(Signal):
+class _ReaderWait(Signal):
     """The wait of one thread, and the reader that it gets."""
 
     __slots__ = ("reader",)
@@ -88,7 +88,7 @@ class Readers:
         self._existing: WeakSet[Reader] = WeakSet()
         """All existing readers. A reader that an interrupted thread has lost disappears from the set, and another can be created."""
         self._idle: list[Reader] = []
-        self._waiting: deque[_Turn] = deque()
+        self._waiting: deque[_ReaderWait] = deque()
         self._is_closing = False
 
     def take(self) -> Reader:
@@ -103,7 +103,7 @@ class Readers:
                 reader = Reader()
                 self._existing.add(reader)
                 return reader
-            turn = _Turn()
+            turn = _ReaderWait()
             self._waiting.append(turn)
         try:
             # A reader may have been returned before this turn was in the list.
@@ -139,7 +139,7 @@ class Readers:
                         return
                 self._waiting.popleft().set()
 
-    def _cancel(self, turn: _Turn) -> None:
+    def _cancel(self, turn: _ReaderWait) -> None:
         """Remove a turn from the list, so that it gets no reader any more."""
         with self._lock:
             # If it is not in the list it has a reader, which the caller uses.

@@ -205,7 +205,7 @@ class SalvagedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Salvaged:
+class SalvageResult:
     """The result of a salvage."""
 
     tables: Sequence[SalvagedTable]
@@ -216,7 +216,9 @@ class Salvaged:
     """The number of quarantined messages; the outcome of their transaction is unknown."""
 
 
-def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int], None] = lambda *_: None) -> Salvaged:
+def salvage(
+    damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int], None] = lambda *_: None
+) -> SalvageResult:
     """Copy the readable rows of the store in the file `damaged` to the file `new`, which must not exist.
 
     `progress` is called with the name of a table and the number of rows read so far. Raises `StoreError`: `UnusableStoreError`,
@@ -265,7 +267,7 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
         # After a success there is nothing to remove: the file was renamed.
         _remove(part)
         lock.release()
-    return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
+    return SalvageResult(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
 
 
 def _end_log(engine: Engine) -> None:
