@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, FunctionType, ModuleType
@@ -14,12 +15,12 @@ Kind = TypeVar("Kind")
 
 
 def kept_by(root: object, *, without: Iterable[object] = ()) -> list[object]:
-    """Return all objects that `root` keeps in memory, itself among them; not what it keeps through `without`, modules and classes."""
+    """Return all objects that `root` keeps in memory, itself first and then the nearer ones first; not what it keeps through `without`, modules and classes."""
     seen: dict[int, object] = {id(each): each for each in without}
     many = len(seen)
-    waiting = [root]
+    waiting = deque([root])
     while waiting:
-        one = waiting.pop()
+        one = waiting.popleft()
         if id(one) in seen or isinstance(one, (ModuleType, type, FrameType)):
             continue
         seen[id(one)] = one
@@ -33,6 +34,11 @@ def kept_by(root: object, *, without: Iterable[object] = ()) -> list[object]:
 def kept(root: object, kind: type[Kind], *, without: Iterable[object] = ()) -> list[Kind]:
     """Return the objects of a type that `root` keeps in memory; `without` as in `kept_by`."""
     return [each for each in kept_by(root, without=without) if isinstance(each, kind)]
+
+
+def nearest(root: object, kind: type[Kind]) -> Kind:
+    """Return the object of a type that `root` keeps, or the nearest of several."""
+    return kept(root, kind)[0]
 
 
 def is_kept(root: object, wanted: object, *, without: Iterable[object] = ()) -> bool:

@@ -8,13 +8,33 @@ from sqlalchemy import make_url
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.journal.journal import Journal
 from pyjms_provider.settings import Synchronous
+from pyjms_provider.stores.group_commit import GroupCommit
 from pyjms_provider.stores.sql import SqlJournal
+from pyjms_provider.stores.sql.batch import Batch, Row
 from pyjms_provider.stores.sql.database import Database, Paging
 from pyjms_provider.stores.sql.journal import LeasedJournal
 from pyjms_provider.stores.sql.schema import Meta, OpenRequest
+from pyjms_provider.stores.sql.sqlite_files import Checkpoints, OpenFiles
+from tests.provider.cost import nearest
 
-__all__ = ["SqlStore"]
+__all__ = ["SqlStore", "checkpoints_of", "files_of", "group_of"]
+
+
+def files_of(journal: Journal) -> OpenFiles:
+    """Return what knows the files of a journal's database in SQLite, and is to hear of failures of its disk."""
+    return nearest(journal, OpenFiles)
+
+
+def checkpoints_of(journal: Journal) -> Checkpoints:
+    """Return what has the log of a journal's database in SQLite carried over."""
+    return nearest(journal, Checkpoints)
+
+
+def group_of(journal: Journal) -> GroupCommit[Batch | Row]:
+    """Return the group in which a journal's threads commit."""
+    return nearest(journal, GroupCommit)
 
 
 class SqlStore:

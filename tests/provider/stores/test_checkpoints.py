@@ -24,6 +24,7 @@ from pyjms_provider.stores.sql import sqlite_files as checkpoints
 from pyjms_provider.stores.sql.sqlite_files import PAGES, Checkpoints, LogIndex, OpenFiles
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.pyjms.runtime.helpers import NOTHING_S, eventually
 
 PATIENCE_S = 30
 ENOUGH = PAGES // 2
@@ -86,20 +87,6 @@ def watched(unseen: None, monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
 
 
 @pytest.fixture
-def carried_over(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Is set when the thread has carried over, and knows it."""
-    event = threading.Event()
-    carry_over = Checkpoints._checkpoint
-
-    def tell(self: Checkpoints, connection: sqlite3.Connection) -> None:
-        carry_over(self, connection)
-        event.set()
-
-    monkeypatch.setattr(Checkpoints, "_checkpoint", tell)
-    return event
-
-
-@pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -119,6 +106,16 @@ def frames_left(connection: sqlite3.Connection) -> int:
     return int(log - done)
 
 
+def ask_for_the_rest(carried: Checkpoints, writer: Writer) -> None:
+    """Write until who writes is asked to carry over what the thread has left."""
+
+    def ask() -> int:
+        carried.wrote(0, writer)
+        return writer.asked
+
+    eventually(ask, "the thread to know that it is done")
+
+
 def path_of(connection: sqlite3.Connection) -> str:
     return str(connection.execute("PRAGMA database_list").fetchone()[2])
 
@@ -126,7 +123,7 @@ def path_of(connection: sqlite3.Connection) -> str:
 def test_nothing_is_begun_for_little(database: sqlite3.Connection, watched: type[Watched], writer: Writer) -> None:
     with closing(Checkpoints(OpenFiles(path_of(database)), synchronous="NORMAL")) as carried:
         carried.wrote(299, writer)
-        assert carried._thread is None
+        assert not any(path_of(database) in thread.name for thread in threading.enumerate())
     assert not watched.begun.is_set()
 
 
@@ -151,9 +148,7 @@ def test_the_database_has_what_was_written_and_writing_goes_on_meanwhile(
 def test_who_writes_carries_over_once_what_is_left(
     database: sqlite3.Connection,
     watched: type[Watched],
-    carried_over: threading.Event,
     writer: Writer,
-    monkeypatch: pytest.MonkeyPatch,
     error: sqlite3.Error | None,
 ) -> None:
     writer.error = error
@@ -163,23 +158,19 @@ def test_who_writes_carries_over_once_what_is_left(
         carried.wrote(2, writer)
         assert writer.asked == 0
         watched.gate.set()
-        assert carried_over.wait(PATIENCE_S)
-        carried.wrote(2, writer)  # an error is not its business: what it wrote is written
+        assert watched.ended.wait(PATIENCE_S)
+        ask_for_the_rest(carried, writer)  # an error is not its business: what it wrote is written
         assert writer.asked == 1
-        wakes: list[int] = []
-
-        def wake() -> bool:
-            wakes.append(carried._pages)
-            return True
-
-        monkeypatch.setattr(carried, "_wake", wake)
-        for _ in range(PAGES):  # it counts from there, as the log is a new one
+        watched.begun.clear()
+        for _ in range(PAGES - 1):  # it counts from there, as the log is a new one
             carried.wrote(1, writer)
-        assert wakes == [PAGES]
+        assert not watched.begun.wait(NOTHING_S)
+        carried.wrote(1, writer)
+        assert watched.begun.wait(PATIENCE_S)
         assert writer.asked == 1
 
 
-def test_the_log_begins_anew_soon_after_the_thread_is_done(tmp_path: Path, carried_over: threading.Event) -> None:
+def test_the_log_begins_anew_soon_after_the_thread_is_done(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     url = f"vm://{uuid4()}?store=sqlite:///{path}"
     with (
@@ -188,8 +179,8 @@ def test_the_log_begins_anew_soon_after_the_thread_is_done(tmp_path: Path, carri
         session.create_producer(session.create_queue("log")) as producer,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
-        index, sent = LogIndex(str(path)), 0
-        while not carried_over.is_set():
+        index, sent, before = LogIndex(str(path)), 0, path.stat().st_size
+        while path.stat().st_size == before:  # until the thread carries over
             if sent == ENOUGH // 2:
                 other.execute("BEGIN")  # what comes from here on the thread leaves, as if it had come meanwhile
                 other.execute("SELECT count(*) FROM pyjms_message").fetchone()
@@ -255,7 +246,6 @@ def test_after_an_error_it_is_tried_again(
 def test_a_disk_that_fails_is_remembered(
     database: sqlite3.Connection,
     watched: type[Watched],
-    carried_over: threading.Event,
     writer: Writer,
     monkeypatch: pytest.MonkeyPatch,
     is_writers: bool,
@@ -270,9 +260,8 @@ def test_a_disk_that_fails_is_remembered(
         carried.wrote(PAGES, writer)
         assert watched.ended.wait(PATIENCE_S)
         if is_writers:
-            assert carried_over.wait(PATIENCE_S)
             writer.error = error
-            carried.wrote(2, writer)
+            ask_for_the_rest(carried, writer)
     assert files.has_failed
 
 

@@ -18,10 +18,13 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.sql import open_journal, sqlite_files
-from pyjms_provider.stores.sql.sqlite_files import LogIndex, OpenFiles, write_log_again
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles, write_log_again
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.provider.cost import kept
 from tests.provider.kill.power import lose_power
+from tests.provider.stores.log_lock import index_of
+from tests.provider.stores.parts import files_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -96,7 +99,7 @@ def test_a_log_that_cannot_be_mended_before_it_is_closed_is_left_to_who_opens_it
     )
     sent = world.add(world.message())
     journal: Any = world.journal
-    journal._database._files.has_failed = True
+    files_of(journal).has_failed = True
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
     journal.close(clean=False)
     monkeypatch.undo()
@@ -115,7 +118,7 @@ def test_a_log_that_cannot_be_mended_as_the_store_is_opened_is_left_to_who_opens
     sent = world.add(world.message())
     journal: Any = world.journal
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
-    journal._database._files.has_failed = True
+    files_of(journal).has_failed = True
     journal.close(clean=False)
     before = log.stat().st_size
     for _ in range(2):
@@ -129,7 +132,8 @@ def test_a_log_that_cannot_be_mended_as_the_store_is_opened_is_left_to_who_opens
 def test_nothing_is_forced_of_what_need_not_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, forced = tmp_path / "store.db", list[str]()
     journal: Any = open_journal(StoreSettings(url=f"sqlite:///{path}"), "test", SystemClock())
-    journal._paging._database._files.has_failed = True
+    paged = next(files for files in kept(journal, OpenFiles) if files is not files_of(journal))
+    paged.has_failed = True
     monkeypatch.setattr(sqlite_files, "write_log_again", forced.append)
     journal.close(clean=True)
     assert forced == []
@@ -147,8 +151,7 @@ def test_after_an_unclean_end_all_is_carried_over_again(tmp_path: Path) -> None:
         world.add(world.message())
         _, log, carried = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         assert 0 < carried < log
-        index = LogIndex(str(path))._descriptor()
-        assert index is not None
+        index = index_of(path)
         assert os.pread(index, 4, 96) == carried.to_bytes(4, sys.byteorder)
         world.reopen(clean=False)
         assert os.pread(index, 4, 96) == bytes(4)
@@ -186,7 +189,7 @@ def test_nobody_carries_over_while_the_log_is_written_again(
     world = World(home)
     world.add(world.message())
     journal: Any = world.journal
-    files: OpenFiles = journal._database._files
+    files = files_of(journal)
     busy: list[int] = []
     answers: list[bool] = []
     asking = Thread(target=lambda: answers.append(files.may_checkpoint()), daemon=True)

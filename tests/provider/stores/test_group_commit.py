@@ -14,6 +14,8 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms_provider.stores import group_commit
 from pyjms_provider.stores.group_commit import FEW, MANY, CommitRequest, GroupCommit
+from tests.provider.cost import kept
+from tests.pyjms.runtime.helpers import Call
 
 LONG_S = 20
 OWN = "the group's own"
@@ -29,9 +31,12 @@ class Writer:
         self.begun = Event()
         self.may_go_on = Event()
         self.bad: dict[str, ResourceError] = {}
+        self.before: Callable[[], None] = lambda: None
+        """Called first of all for each group."""
         self.group = GroupCommit(self.commit)
 
     def commit(self, requests: Sequence[CommitRequest[str]]) -> None:
+        self.before()
         self.groups.append([request.work for request in requests])
         self.forced.append(any(request.force for request in requests))
         self.threads.append(current_thread().name)
@@ -42,12 +47,13 @@ class Writer:
 
     def wait_for_waiting(self, number: int) -> None:
         """Return when so many threads wait for the present leader."""
-        pause = Event()
+        pause, waiting = Event(), -1
         for _ in range(2000):
-            if len(self.group._waiting) == number:
+            waiting = len(kept(self.group, CommitRequest, without=[self]))
+            if waiting == number:
                 return
             pause.wait(0.01)
-        raise AssertionError(f"{len(self.group._waiting)} threads wait, not {number}")
+        raise AssertionError(f"{waiting} threads wait, not {number}")
 
 
 class Sender(Thread):
@@ -128,7 +134,7 @@ def crowd(writer: Writer, number: int = MANY) -> list[Sender]:
         senders.append(Sender(writer, f"other {index}"))
         writer.wait_for_waiting(index + 1)
     for _ in range(2000):
-        if writer.group._thread is not None or number < MANY:
+        if number < MANY or any(thread.name == OWN for thread in kept(writer.group, Thread, without=[writer])):
             return senders
         Event().wait(0.01)
     raise AssertionError("the group has begun no thread")
@@ -163,15 +169,14 @@ def test_the_thread_goes_on_until_few_wait(writer: Writer, number: int, leader: 
     meanwhile = Event()
     late: list[Sender] = []
 
-    def commit(requests: Sequence[CommitRequest[str]]) -> None:
+    def before() -> None:
         if current_thread().name == OWN and not meanwhile.is_set():
             for index in range(number):
                 late.append(Sender(writer, f"late {index}"))
                 writer.wait_for_waiting(index + 1)
             meanwhile.set()
-        writer.commit(requests)
 
-    writer.group._commit = commit
+    writer.before = before
     writer.may_go_on.set()
     assert join(senders) == [None] * (MANY + 1)
     assert join(late) == [None] * number
@@ -196,13 +201,12 @@ def test_a_commit_that_fails_on_the_thread_leaves_its_group_in_doubt_and_it_goes
     senders = crowd(writer)
     failed = Event()
 
-    def commit(requests: Sequence[CommitRequest[str]]) -> None:
+    def before() -> None:
         if current_thread().name == OWN and not failed.is_set():
             failed.set()
             raise ValueError("a fault")
-        writer.commit(requests)
 
-    writer.group._commit = commit
+    writer.before = before
     writer.may_go_on.set()
     errors = join(senders)
     assert errors[0] is None
@@ -214,16 +218,12 @@ def test_a_commit_that_fails_on_the_thread_leaves_its_group_in_doubt_and_it_goes
 
 def test_after_the_close_there_is_no_thread_and_members_lead(writer: Writer) -> None:
     senders = crowd(writer)
-    closer = Thread(target=writer.group.close)
-    closer.start()
-    for _ in range(2000):
-        if writer.group._is_closed:
-            break
-        Event().wait(0.01)
+    closing = Call(writer.group.close)
+    closing.is_blocked()  # or has ended: the thread waits for nothing
     writer.may_go_on.set()
     assert join(senders) == [None] * (MANY + 1)
-    closer.join(LONG_S)
-    assert not closer.is_alive()
+    closing.thread.join(LONG_S)
+    assert not closing.thread.is_alive()
     assert OWN not in {thread.name for thread in all_threads()}
     assert writer.threads == ["first", "other 0"]
     writer.group.close()

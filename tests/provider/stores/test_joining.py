@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from pyjms import ConnectionFactory, JMSException, Queue, Session, TransactionRo
 from pyjms.joining import joined
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.broker import running_broker, stop_broker
+from pyjms_provider.broker import stop_broker
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
@@ -26,6 +26,7 @@ from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.parts import SqlStore
 from tests.provider.stores.unwatched import UnwatchedClock
+from tests.pyjms.runtime.helpers import Call
 
 LONG_S = 30
 
@@ -105,7 +106,7 @@ def test_a_stop_waits_for_a_commit_that_an_application_shares(
     factory: ConnectionFactory, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the store is closed as clean although a message may come back that was delivered."""
-    ending, stoppers, end = Event(), list[Thread](), StorageManager.end
+    ending, stoppers, end = Event(), list[Call[None]](), StorageManager.end
 
     def end_storage(storage: StorageManager) -> None:
         ending.set()
@@ -114,16 +115,9 @@ def test_a_stop_waits_for_a_commit_that_an_application_shares(
     def stop_meanwhile(_1: Any, _2: Any, statement: str, *_: Any) -> None:
         if not statement.startswith("DELETE FROM pyjms_message"):
             return
-        broker = running_broker("first")
-        assert broker is not None
-        storage = broker.virtual_host.storage
-        assert storage is not None
-        stopper = Thread(target=stop_broker, args=("first",))
-        stoppers.append(stopper)
-        stopper.start()
+        stoppers.append(Call(stop_broker, "first"))
         assert ending.wait(LONG_S)
-        if not storage._work.entries:
-            stopper.join(LONG_S)  # it waits for nobody
+        stoppers[0].is_blocked()  # or has ended: it waits for nobody
         raise OperationalError(statement, None, Exception("the application's part fails"))
 
     monkeypatch.setattr(StorageManager, "end", end_storage)
@@ -132,7 +126,7 @@ def test_a_stop_waits_for_a_commit_that_an_application_shares(
         with engine.connect() as connection, pytest.raises(JMSException), joined(session, connection):
             assert session.create_consumer(orders).receive(5000) is not None
     (stopper,) = stoppers
-    stopper.join(LONG_S)
+    stopper.result()
     with factory.create_connection() as client:
         client.start()
         session = client.create_session()

@@ -14,9 +14,11 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.journal.journal import BranchOutcome, Changes, DuplicateMark, QueueNumber
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.journal import DeferredRecords
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, queue_record, xid
 from tests.needs.declaring import needing
+from tests.provider.cost import nearest
 from tests.provider.postgresql import PostgresqlServer
 
 FIRST = queue_record("first")
@@ -123,7 +125,7 @@ def test_what_was_noted_is_written_also_if_the_application_fails(world: World, e
 def test_what_another_thread_has_yet_to_write_first_is_not_overtaken(world: World, engine: Engine) -> None:
     """It cannot, as an application that has written something keeps it from writing."""
     _, sent = end_and_begin_again(world)
-    noted = journal_of(world)._deferred
+    noted = nearest(journal_of(world), DeferredRecords)
     taken = noted.take()
     assert taken is not None
     with engine.connect() as connection, pytest.raises(ResourceError, match="so do the transaction again"):
@@ -139,7 +141,7 @@ def test_what_is_said_of_messages_alone_may_be_overtaken(world: World, engine: E
     """Else who joins would be refused whenever others roll back at the same time."""
     there = world.add(world.message())
     world.journal.note(Changes(counts=[(world.queue, there.reference, 3)]))
-    noted = journal_of(world)._deferred
+    noted = nearest(journal_of(world), DeferredRecords)
     taken = noted.take()
     assert taken is not None
     with engine.connect() as connection:
@@ -155,7 +157,8 @@ def test_a_transaction_that_has_only_read_keeps_others_from_writing_before_it_ta
     _, sent = end_and_begin_again(world)
     journal = journal_of(world)
     refused: list[bool] = []
-    take = journal._deferred.take
+    noted = nearest(journal, DeferredRecords)
+    take = noted.take
 
     def write_meanwhile(*, unless_urgent_is_taken: bool) -> object:
         other = create_engine(engine.url, connect_args={"timeout": 0})
@@ -165,7 +168,7 @@ def test_a_transaction_that_has_only_read_keeps_others_from_writing_before_it_ta
         refused.append(True)
         return take(unless_urgent_is_taken=unless_urgent_is_taken)
 
-    monkeypatch.setattr(journal._deferred, "take", write_meanwhile)
+    monkeypatch.setattr(noted, "take", write_meanwhile)
     with engine.connect() as connection, connection.begin():
         journal.join(connection).write(sent, force=True)
     assert refused == [True]

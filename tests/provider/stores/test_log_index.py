@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sqlite3
 import sys
@@ -17,6 +16,7 @@ import pytest
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.sql import sqlite_files as log_index
 from pyjms_provider.stores.sql.sqlite_files import LogIndex
+from tests.provider.stores.log_lock import index_of, keep_out, let_in
 
 PAGES = 20
 
@@ -123,9 +123,7 @@ def test_a_failure_is_seen_until_all_is_carried_over_again(path: Path, database:
 
 def attempt(path: Path, pages: int) -> None:
     """Note what SQLite notes before it carries over; then it fails."""
-    index = LogIndex(str(path))._descriptor()
-    assert index is not None
-    os.pwrite(index, pages.to_bytes(4, sys.byteorder), 128)
+    os.pwrite(index_of(path), pages.to_bytes(4, sys.byteorder), 128)
 
 
 def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
@@ -133,16 +131,16 @@ def test_what_somebody_is_carrying_over_is_no_failure_and_is_waited_for(
 ) -> None:
     index = LogIndex(str(path))
     attempt(path, PAGES)
-    own = index._descriptor()
+    own = index_of(path)
     somebody = os.open(f"{path}-shm", os.O_RDWR)
-    assert log_index._try_lock(somebody)
+    assert keep_out(somebody)
     assert index.last_checkpoint_failed() is None
     assert carry_over(database)[0] == 1
     monkeypatch.setattr(log_index, "_ATTEMPTS", 2)
     with pytest.raises(UnavailableStoreError, match=r"a\.db-wal over for more than 0\.02 s; nothing was written\. Try"):
         index.reset_backfill()
-    fcntl.fcntl(somebody, fcntl.F_OFD_SETLK, log_index._lock(fcntl.F_UNLCK))
-    assert index._descriptor() == own
+    let_in(somebody)
+    assert index_of(path) == own, "it is open still"
     index.reset_backfill()
     assert carry_over(database)[0] == 0
     os.close(somebody)
@@ -234,18 +232,19 @@ def test_who_asks_does_not_let_go_for_the_thread_that_takes_the_note_back(
     attempt(path, PAGES)
     answers: list[bool | None] = []
     asking = Thread(target=lambda: answers.append(index.last_checkpoint_failed()), daemon=True)
-    take_back = LogIndex._reset_counts
+    write, is_kept_out = os.pwrite, list[bool]()
 
-    def slowly(self: LogIndex, descriptor: int) -> None:
-        asking.start()
-        asking.join(0.05)
-        assert not log_index._try_lock(somebody)
-        take_back(self, descriptor)
+    def slowly(descriptor: int, number: bytes, at: int) -> int:
+        if not is_kept_out:
+            asking.start()
+            asking.join(0.05)
+            is_kept_out.append(not keep_out(somebody))
+        return write(descriptor, number, at)
 
-    monkeypatch.setattr(LogIndex, "_reset_counts", slowly)
+    monkeypatch.setattr(os, "pwrite", slowly)
     index.reset_backfill()
     asking.join(10)
-    assert answers == [False]
+    assert (answers, is_kept_out) == ([False], [True])
     os.close(somebody)
 
 

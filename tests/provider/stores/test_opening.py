@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.event import listens_for
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import UrlError
@@ -26,14 +29,16 @@ from pyjms_provider.stores.errors import (
     UnsupportedStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
+from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql import sqlite_files as log_index
 from pyjms_provider.stores.sql.schema import VERSION
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 from tests.needs.declaring import needing
+from tests.provider.cost import nearest
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.log_lock import keep_out, let_in, open_index
 
 
 def opened(url: str) -> SqlJournal:
@@ -383,8 +388,7 @@ def test_writes_are_forced_as_far_as_was_chosen(
 
 
 def _level(world: World) -> int:
-    writer = world.journal._database._writer  # type: ignore[attr-defined]
-    level: int = writer.execute("PRAGMA synchronous").fetchone()[0]
+    level: int = nearest(world.journal, sqlite3.Connection).execute("PRAGMA synchronous").fetchone()[0]
     return level
 
 
@@ -423,36 +427,40 @@ def test_rows_that_break_the_rules_of_an_application_are_its_own_affair(tmp_path
     opened(f"sqlite:///{path}").close(clean=True)
 
 
-def test_an_application_may_write_while_its_file_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_may_write_while_its_file_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     opened(f"sqlite:///{path}").close(clean=True)
-    check, checks = sqlite._check, []
+    checks: list[str] = []
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as application:
         application.execute("CREATE TABLE customer (name)")
 
-        def check_beside(connection: Connection, size: int) -> str | None:
-            checks.append(check(connection, size))
-            application.execute("INSERT INTO customer VALUES ('Meier')")
-            return checks[-1]
+        @listens_for(Engine, "after_cursor_execute")
+        def write_beside(_1: Any, _2: Any, statement: str, *_: Any) -> None:
+            if "quick_check" in statement:
+                application.execute("INSERT INTO customer VALUES ('Meier')")
+                checks.append(statement)
 
-        monkeypatch.setattr(sqlite, "_check", check_beside)
-        opened(f"sqlite:///{path}?pyjms_shared=true").close(clean=True)
-    assert checks == [None]
+        try:
+            opened(f"sqlite:///{path}?pyjms_shared=true").close(clean=True)
+        finally:
+            event.remove(Engine, "after_cursor_execute", write_beside)
+    assert checks
 
 
 @pytest.fixture
 def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Leave a store as after a kill, while an application carries its log over; the call ends that."""
-    path, is_at_it = tmp_path / "store.db", [True]
+    path = tmp_path / "store.db"
     world = World(JournalHome(lambda holder: open_journal(_shared(path), holder, SystemClock())))
     world.add(world.message())
-    keep_out = log_index._try_lock
     with closing(sqlite3.connect(path)) as application:
         application.execute("SELECT count(*) FROM pyjms_message").fetchone()
         world.journal.close(clean=False)
-        monkeypatch.setattr(log_index, "_try_lock", lambda index: not is_at_it and keep_out(index))
         monkeypatch.setattr(log_index, "_ATTEMPTS", 2)
-        yield is_at_it.clear
+        index = open_index(path)
+        assert keep_out(index)
+        yield partial(let_in, index)
+        os.close(index)
 
 
 def _shared(path: Path, stand_by: StandBy = StandBy.REFUSE) -> StoreSettings:

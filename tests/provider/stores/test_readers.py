@@ -21,7 +21,7 @@ from pyjms_provider.stores.testing.world import World
 from tests.needs.declaring import needing
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.parts import SqlStore
-from tests.pyjms.runtime.helpers import PATIENCE_S, eventually
+from tests.pyjms.runtime.helpers import PATIENCE_S, Call, eventually
 
 THREADS = 40
 
@@ -72,7 +72,12 @@ class Reads:
         """Read, as any thread does."""
         with self._lock:
             self.asked += 1
-        return self._database._read(self._work)
+        readers = self._database.readers
+        reader = readers.take()
+        try:
+            return self._work(reader.cursor or reader.open(self._database.engine))
+        finally:
+            readers.give(reader)
 
     def _work(self, cursor: Any) -> Any:
         with self._lock:
@@ -163,7 +168,7 @@ def test_an_error_of_sqlalchemy_is_one_of_the_store(
         world.journal.read([sent.id])
 
 
-def test_readers_are_handed_on_in_turn(threads: ThreadPoolExecutor) -> None:
+def test_readers_are_handed_on_in_turn() -> None:
     readers, order = Readers("shop.db", 1), list[int]()
     held = readers.take()
 
@@ -173,12 +178,12 @@ def test_readers_are_handed_on_in_turn(threads: ThreadPoolExecutor) -> None:
         readers.give(reader)
         return reader
 
-    waiting = []
+    waiting: list[Call[Reader]] = []
     for number in range(5):
-        waiting.append(threads.submit(wait, number))
-        eventually(lambda: len(readers._waiting) == len(waiting), "another one to wait")
+        waiting.append(Call(wait, number))
+        assert waiting[-1].is_blocked()
     readers.give(held)
-    assert [each.result(PATIENCE_S) for each in waiting] == [held] * 5
+    assert [each.result() for each in waiting] == [held] * 5
     assert order == [0, 1, 2, 3, 4]
     assert readers.take() is held
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +28,9 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal, sqlite
 from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import WholeMessage, World, without_envelope
-from tests.provider.stores.parts import SqlStore
+from tests.provider.cost import kept
+from tests.provider.stores.parts import SqlStore, group_of
+from tests.pyjms.runtime.helpers import Call, eventually
 
 
 @pytest.fixture
@@ -90,8 +93,22 @@ def lone(world: World, *messages: WholeMessage) -> list[CommitRequest[Unit]]:
 
 
 def run(world: World, requests: list[CommitRequest[Unit]]) -> list[ProviderError | None]:
-    journal_of(world)._commit_group(requests)
-    return [request.error for request in requests]
+    """Have a thread for each submit its work while another one writes, so that they are one group; return their errors."""
+    journal = journal_of(world)
+    group = group_of(journal)
+    calls: list[Call[None]] = []
+    errors: list[ProviderError | None] = []
+    with group.writer_lock:
+        for request in requests:
+            calls.append(Call(partial(group.submit, request.work, force=request.force)))
+            eventually(lambda: len(kept(group, CommitRequest, without=[journal])) == len(calls), "it to wait")
+    for call in calls:
+        try:
+            call.result()
+            errors.append(None)
+        except ProviderError as error:
+            errors.append(error)
+    return errors
 
 
 def test_a_group_is_one_commit(store: SqlStore, world: World) -> None:
@@ -218,15 +235,14 @@ def test_who_comes_for_what_was_noted_hears_that_it_could_not_be_written(store: 
     with pytest.raises(StoreError, match="full"):
         world.journal.write(Changes(), force=False)
     world.journal.write(Changes(), force=False)
-    assert journal_of(world)._deferred.batch is None
+    assert world.reopen(clean=False).counts()[sent.id, world.queue] == 1
 
 
 def test_who_comes_after_the_close_is_refused_even_if_it_was_on_its_way(world: World) -> None:
     requests = requests_for(world, Changes(messages=[world.message()]))
-    journal_of(world)._is_closed = True
+    world.journal.close(clean=True)
     (error,) = run(world, requests)
     assert isinstance(error, ClosedError)
-    journal_of(world)._is_closed = False
     assert world.reopen().ids == []
 
 

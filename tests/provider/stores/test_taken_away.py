@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -21,8 +22,10 @@ from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import LostStoreError
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
+from pyjms_provider.stores.sql.sqlite_files import PAGES, OpenFiles
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.provider.stores.parts import checkpoints_of, files_of
 
 PATIENCE_S = 30
 LONG = "x" * 3000
@@ -99,6 +102,13 @@ def test_a_store_that_is_closed_before_anybody_looks_again_carries_nothing_over_
     assert another(path, "PRAGMA integrity_check", "SELECT count(*) FROM stock") == ["ok", "30"]
 
 
+def have_carried_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the thread begin, as if much had been written."""
+    monkeypatch.setattr(OpenFiles, "log_pages", lambda _: PAGES)
+    with closing(sqlite3.connect(":memory:")) as nobody:
+        checkpoints_of(world.journal).wrote(100, nobody.cursor())
+
+
 def test_a_file_that_takes_the_place_of_the_database_is_not_given_its_log(
     path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,19 +121,23 @@ def test_a_file_that_takes_the_place_of_the_database_is_not_given_its_log(
     send(world, 20)
     shutil.copy(backup, path.with_suffix(".new"))
     path.with_suffix(".new").replace(path)
-    journal: Any = world.journal
-    journal._database._checkpoints._wake()
+    have_carried_over(world, monkeypatch)
     assert "is another file than the one that was opened" in told.get(timeout=PATIENCE_S)
     assert path.read_bytes() == before
 
 
-def test_who_writes_carries_nothing_over_after_the_log_was_taken_away(path: Path, world: World) -> None:
+def test_who_writes_carries_nothing_over_after_the_log_was_taken_away(
+    path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(world, 20)
     take_log_away(path)
     send(world, 7)
     another(path, "CREATE TABLE stock (name BLOB)", *["INSERT INTO stock VALUES (randomblob(3000))"] * 30)
-    journal: Any = world.journal
-    journal._database._checkpoints._is_rest_due = True  # as when the thread has done its part
+    told: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(logging.getLogger("pyjms.store"), "debug", lambda text, *values: told.put(text % values))
+    have_carried_over(world, monkeypatch)
+    assert "was not carried over" in told.get(timeout=PATIENCE_S)  # from here on it is for who writes
+    monkeypatch.undo()
     send(world, 1)
     assert another(path, "PRAGMA integrity_check", "SELECT count(*) FROM stock") == ["ok", "30"]
 
@@ -135,8 +149,7 @@ def test_the_log_of_another_program_is_not_written_again(path: Path, world: Worl
     log = Path(f"{path}-wal")
     log.write_bytes(b"another's")
     before = log.stat().st_mtime_ns
-    journal: Any = world.journal
-    journal._database._files.has_failed = True
+    files_of(world.journal).has_failed = True
     with pytest.raises(LostStoreError, match=r"store\.db-wal was deleted or replaced"):
         send(world, 1)
     world.journal.close(clean=False)

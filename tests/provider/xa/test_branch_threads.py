@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
@@ -16,6 +16,7 @@ from pyjms_provider.core.journal.journal import Changes
 from pyjms_tck.spi.environment import Threads
 from tests.provider.keeping.site import ORDERS, consume
 from tests.provider.xa.site import BILLS, ONE, XaSite
+from tests.pyjms.runtime.helpers import Call
 
 MESSAGES = 60
 ROUNDS = 60
@@ -100,23 +101,17 @@ def test_a_stop_waits_for_what_a_coordinator_has_written(site: XaSite, one_phase
     site.send("order")
     party = site.party()
     party.work() if one_phase else party.prepare()
-    storage = site.broker.virtual_host.storage
-    assert storage is not None
-    stopping = Thread(target=site.broker.stop)
+    stopping: list[Call[None]] = []
 
     def stop_meanwhile(point: str, changes: Changes) -> None:
         if point == "before write" and (changes.removals or changes.outcomes):
             site.trap = None
-            stopping.start()
-            pause = Event()
-            while not storage._work.is_ending:
-                pause.wait(0.001)
-            if not storage._work.entries:
-                stopping.join()
+            stopping.append(Call(site.broker.stop))
+            stopping[0].is_blocked()  # or has ended: it waits for nobody
 
     site.trap = stop_meanwhile
     party.session.xa_commit(ONE, one_phase=one_phase)
-    stopping.join()
+    stopping[0].result()
     site.start()
     assert (site.drain(), site.drain(BILLS)) == ([], [("bill", 1)])
 

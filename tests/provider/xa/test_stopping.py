@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
@@ -13,6 +13,7 @@ from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from tests.provider.keeping.site import ORDERS, consume
 from tests.provider.xa.site import ONE, Party, XaSite
+from tests.pyjms.runtime.helpers import Call
 
 LONG_S = 30
 
@@ -39,7 +40,7 @@ def test_what_a_branch_had_received_comes_again_flagged_or_not_at_all(
     site.send("order")
     party = site.party()
     party.work()
-    ending, stoppers = Event(), list[Thread]()
+    ending, stoppers = Event(), list[Call[None]]()
     real = StorageManager.end
 
     def end_storage(storage: StorageManager) -> None:
@@ -48,21 +49,16 @@ def test_what_a_branch_had_received_comes_again_flagged_or_not_at_all(
 
     def stop_meanwhile(_: str, __: Changes) -> None:
         site.trap = None
-        stopper = Thread(target=site.broker.stop)
-        stoppers.append(stopper)
-        stopper.start()
+        stoppers.append(Call(site.broker.stop))
         assert ending.wait(LONG_S)
-        storage = site.broker.virtual_host.storage
-        assert storage is not None
-        if not storage._work.entries:
-            stopper.join(LONG_S)  # it waits for nobody
+        stoppers[0].is_blocked()  # or has ended: it waits for nobody
 
     monkeypatch.setattr(StorageManager, "end", end_storage)
     site.trap = stop_meanwhile
     with suppress(ProviderError):
         end(party)
     (stopper,) = stoppers
-    stopper.join(LONG_S)
+    stopper.result()
     site.start()
     if site.branches.recover():
         site.branches.rollback(ONE)
