@@ -120,7 +120,7 @@ _FACTS: Final[Mapping[str, Any]] = {
         "items": {"type": "string"},
         "description": "Its address: the names from below the broker down to its own.",
     },
-    "id": {"type": "string", "format": "uuid", "description": "What it is known by, whatever it is called."},
+    "id": {"type": "string", "format": "uuid", "description": "Its permanent identifier, independent of its name."},
     "category": {"type": "string", "description": "Of which category it is."},
     "state": {
         "type": "string",
@@ -230,7 +230,7 @@ def _log_in_paths() -> dict[str, Any]:
     return {
         "/api/login": {
             "get": answering(
-                {"200": content("What the broker tells who logs in; null: nothing", _NOTICE)},
+                {"200": content("The notice that the broker shows at the log-in; null: none", _NOTICE)},
                 operationId="login_notice",
                 summary="What to read before the log-in",
                 security=[],

@@ -204,7 +204,7 @@ class Attributes(BaseModel):
     name: Name = attribute("What the object is called; unique among its siblings.", mutable=False)
     type: str = attribute("The specialisation of its category.", default="", mutable=False)
     description: str | None = attribute("Free text for people.", default=None, max_length=10_000)
-    durable: bool = attribute("Whether it comes back when the broker starts again.", default=True, mutable=False)
+    durable: bool = attribute("Whether it survives a restart of the broker.", default=True, mutable=False)
     context: dict[str, str] = attribute("Variables for this object and those below it.", default={}, max_length=1_000)
 
     def reaches(self) -> Iterator[Reached]:

@@ -86,9 +86,7 @@ def open_file_limit() -> int | None:
 class BrokerAttributes(Attributes):
     """The attributes of the broker."""
 
-    login_notice: str | None = attribute(
-        "Shown to everybody who is about to log in, as an operator.", default=None, max_length=2000
-    )
+    login_notice: str | None = attribute("Shown at the log-in of operators.", default=None, max_length=2000)
 
 
 class Broker(Startable):

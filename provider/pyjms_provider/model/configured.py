@@ -535,7 +535,7 @@ def _configured_class(category: str, type_name: Any) -> tuple[str, type[Configur
 class Startable(ConfiguredObject):
     """An object that can be opened again after it was stopped, or could not be opened."""
 
-    @operation("Open it: after an error whose reason has gone, or after it was stopped.")
+    @operation("Open it: after the cause of an error was removed, or after it was stopped.")
     def start(self, *, by: str = "") -> None:
         """Open it. May be repeated. Raises `FailedOpeningError`: it is ERRORED then."""
         self.configuration_thread.call(lambda: self._start(by))

@@ -160,7 +160,7 @@ class ClientConnection(ObservedObject):
     def client_id(self) -> str | None:
         return self.view().client_id
 
-    @statistic("Whether it is started, so that messages come.")
+    @statistic("Whether it is started, so that it receives messages.")
     def is_started(self) -> bool:
         return self.view().is_started
 
@@ -442,7 +442,7 @@ class ReaderGroup(ObservedObject):
     def selector(self) -> str | None:
         return self._group().record.selector_text
 
-    @statistic("Tells its numbers from those of an earlier group of this name.")
+    @statistic("Distinguishes its numbers from those of an earlier group of this name.")
     def generation(self) -> str:
         return self._group().record.generation
 
@@ -454,7 +454,7 @@ class ReaderGroup(ObservedObject):
     def high(self) -> int:
         return self._group().report().high
 
-    @statistic("Messages that it holds, which nobody else gets.", unit="messages")
+    @statistic("Messages that it holds, which no other consumer gets.", unit="messages")
     def held(self) -> int:
         report = self._group().report()
         return report.high - report.low
@@ -502,7 +502,7 @@ class ManagedStagedUnit(ObservedObject):
     def discarded_after_ms(self) -> int:
         return self._unit().discarded_after_ms
 
-    @operation("Drop its messages, which nobody has seen. Its pipeline's epoch then fails, and is written again.")
+    @operation("Drop its messages, which no consumer has seen. Its pipeline's epoch then fails, and is written again.")
     def discard(self) -> None:
         self.host.embedded.virtual_host.pipelines.stages.discard([self._unit().name])
 

@@ -85,12 +85,12 @@ class PortAttributes(Attributes):
     )
     client_certificates: ClientCertificates = attribute("Whether clients must show one.", default="none")
     authentication_providers: list[str] = attribute(
-        "Who tells who somebody is, in the order in which they are asked; none: nobody comes in.",
+        "The providers that authenticate users, in the order in which they are asked; none: nobody can log in.",
         default=[],
         refers_to="authentication_provider",
     )
     access_control: str | None = attribute(
-        "What may be done by whom; without it, by nobody.", default=None, refers_to="access_control"
+        "The rules of access; without them, nothing is allowed.", default=None, refers_to="access_control"
     )
     max_connections: int | None = attribute("How many connections there may be.", default=10_000, ge=1)
     max_connections_per_address: int | None = attribute("The same from one address.", default=None, ge=1)
@@ -108,7 +108,7 @@ class StompPortAttributes(PortAttributes):
         "The virtual host of clients that name none; empty: the only one, and none where there are several.", default=""
     )
     heart_beat_ms: int = attribute(
-        "The shortest period of heart-beats that clients can ask for, or promise; who then is silent for two periods is hung up on. "
+        "The shortest period of heart-beats that clients can ask for, or promise; a client that is silent for two periods is disconnected. "
         "0: there are none.",
         default=1_000,
         ge=0,
@@ -116,7 +116,7 @@ class StompPortAttributes(PortAttributes):
     )
     prefetch: int = attribute("Messages sent to a plain client before it acknowledges.", default=1_000, ge=1)
     stalled_timeout_ms: int | None = attribute(
-        "How long a client may take none of the bytes that wait for it; who then still has not is hung up on. None: as long as it likes, as "
+        "How long a client may read none of the bytes that wait for it; then it is disconnected. None: without limit, as "
         "a client that works on a message may read nothing meanwhile.",
         default=None,
         ge=1,
@@ -136,13 +136,14 @@ class HttpPortAttributes(PortAttributes):
     )
     max_request_bytes: ByteCount = attribute("The longest request.", default="4MiB", ge=1024, unit="bytes")
     answer_timeout_ms: int = attribute(
-        "How long a client may leave an answer unread; who then has not taken a part of it is hung up on.",
+        "How long a client may leave an answer unread; if it has read no part of it by then, it is disconnected.",
         default=30_000,
         ge=1,
         unit="ms",
     )
     metrics: Literal["open", "login", "off"] = attribute(
-        "Who may read /metrics: everybody who reaches the port, who may observe the broker, or nobody.", default="open"
+        "Who may read /metrics: everybody who reaches the port, users who may observe the broker, or nobody.",
+        default="open",
     )
     metrics_queues: int = attribute(
         "How many queues of a virtual host, the deepest, have metrics of their own; the rest are summed up.",
@@ -304,8 +305,8 @@ class Port(Stoppable):
                 make_context(settings.tls, settings.kind)
 
     @operation(
-        "Show the certificates that its key store and its trust store name now to who connects from now on. Its connections stay; "
-        "what cannot be used is refused, and nothing changes."
+        "Use the present certificates of its key store and its trust store for new connections. Open connections stay; "
+        "unusable certificates are refused, and nothing changes."
     )
     def reload_certificates(self) -> None:
         """Use renewed certificates. Raises `WrongStateError`, `InvalidAttributesError`: it goes on as it was."""

@@ -326,7 +326,7 @@ class ManagedQueue(ManagedObject):
         # A delayed message is new to the queue, but no consumer could get it yet.
         return counts.new - counts.delayed
 
-    @statistic("Messages whose time has not come.", unit="messages")
+    @statistic("Messages whose delivery time is in the future.", unit="messages")
     def delayed(self) -> int:
         return self._running().delayed_count
 
@@ -350,7 +350,7 @@ class ManagedQueue(ManagedObject):
     def _rates(self) -> tuple[float | None, ...]:
         return self._source.rates.sample(self.name, traffic_of(self._running()), self.clock.monotonic_ms())
 
-    @statistic("Messages that have come since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
+    @statistic("Messages that have arrived since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
     def arrived(self) -> int:
         """The number of messages that have arrived, including those it had before the broker started."""
         return traffic_of(self._running())[0]
@@ -364,7 +364,7 @@ class ManagedQueue(ManagedObject):
         """The number of deliveries to consumers; a redelivery counts again."""
         return traffic_of(self._running())[1]
 
-    @statistic("Messages that come, lately.", unit="messages/s", kind=StatisticKind.RATE)
+    @statistic("Messages that arrive, lately.", unit="messages/s", kind=StatisticKind.RATE)
     def arrival_rate(self) -> float | None:
         """The messages that arrive per second; None: not sampled before."""
         return self._rates()[0]
@@ -409,7 +409,7 @@ class ManagedQueue(ManagedObject):
     def history(self, since_ms: Since = 0) -> PastView:
         return past_view(self._host.sampler.past_of(self.name, since_ms))
 
-    @operation("Look at messages that nobody holds, in their order.", needs=Operation.BROWSE, changes=False)
+    @operation("Browse messages that no consumer holds, in their order.", needs=Operation.BROWSE, changes=False)
     def browse(
         self,
         selector: Selector = None,
@@ -455,11 +455,11 @@ class ManagedQueue(ManagedObject):
         broker.virtual_host.route(envelope, None, None)
         return message_id
 
-    @operation("Delete all messages that nobody holds.")
+    @operation("Delete all messages that no consumer holds.")
     def purge(self, *, progress: Progress = NO_PROGRESS) -> Done:
         return self._done(lambda go_on: self._source.manager.purge(self.name, None, go_on=go_on), progress)
 
-    @operation("Delete those messages that are chosen and that nobody holds.")
+    @operation("Delete the chosen messages that no consumer holds.")
     def delete_messages(
         self, selector: Selector = None, message_ids: Ids = None, *, progress: Progress = NO_PROGRESS
     ) -> Done:
@@ -467,7 +467,7 @@ class ManagedQueue(ManagedObject):
         which = chosen(selector, message_ids)
         return self._done(lambda go_on: self._source.manager.purge(self.name, which, go_on=go_on), progress)
 
-    @operation("Move messages that nobody holds to another queue.")
+    @operation("Move messages that no consumer holds to another queue.")
     def move_messages(
         self,
         target: TargetQueue,
@@ -483,7 +483,7 @@ class ManagedQueue(ManagedObject):
             lambda go_on: self._source.manager.move(self.name, target, which, most, go_on=go_on), progress
         )
 
-    @operation("Copy messages that nobody holds to another queue.")
+    @operation("Copy messages that no consumer holds to another queue.")
     def copy_messages(
         self,
         target: TargetQueue,

@@ -314,7 +314,7 @@ class Route(Stoppable):
     def waiting(self) -> int:
         return self._seen.waiting
 
-    @statistic("Attempts in vain.", unit="attempts", kind=StatisticKind.COUNTER)
+    @statistic("Failed attempts.", unit="attempts", kind=StatisticKind.COUNTER)
     def failures(self) -> int:
         return self._seen.failures
 

@@ -119,7 +119,7 @@ class AccessControl(Startable):
         # Without rules nothing is allowed, so that a stopped access control fails closed.
         self._policy.replace(())
 
-    @operation("Say what somebody may do, and which rule decides.", needs=Operation.OBSERVE, changes=False)
+    @operation("Tell what a user may do, and which rule decides.", needs=Operation.OBSERVE, changes=False)
     def explain(
         self,
         user: str,

@@ -62,21 +62,21 @@ TREE: Final[Mapping[str, CategoryShape]] = {
         CategoryShape(
             category="key_store",
             parent="broker",
-            summary="a private key and its certificates: who the broker is",
+            summary="a private key and its certificates, which identify the broker",
             types=_one("security:KeyStore"),
             default_type="",
         ),
         CategoryShape(
             category="trust_store",
             parent="broker",
-            summary="certificates that are trusted: who clients are",
+            summary="trusted certificates, which identify clients",
             types=_one("security:TrustStore"),
             default_type="",
         ),
         CategoryShape(
             category="authentication_provider",
             parent="broker",
-            summary="tells who somebody is",
+            summary="authenticates users",
             types={
                 "user-file": "security:UserFileProvider",
                 "certificate": "security:CertificateProvider",
@@ -88,14 +88,14 @@ TREE: Final[Mapping[str, CategoryShape]] = {
         CategoryShape(
             category="user",
             parent="authentication_provider",
-            summary="somebody whom the provider knows itself",
+            summary="a user in the provider's own user file",
             types=_one("security:User"),
             default_type="",
         ),
         CategoryShape(
             category="access_control",
             parent="broker",
-            summary="tells what somebody may do",
+            summary="decides what users may do",
             types={"rules": "security:AccessControl"},
             default_type="rules",
         ),
@@ -130,7 +130,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
         CategoryShape(
             category="queue",
             parent="virtual_host",
-            summary="keeps messages until somebody takes them; made by an operator, or by first use",
+            summary="keeps messages until a consumer takes them; created by an operator, or by first use",
             types={
                 "standard": "queue:ManagedQueue",
                 "priority": "queue:ManagedQueue",
@@ -198,7 +198,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
         CategoryShape(
             category="consumer",
             parent="session",
-            summary="who receives from a queue or a subscription",
+            summary="a receiver of messages from a queue or a subscription",
             types=_one("host_views:ClientConsumer"),
             is_observed=True,
         ),

@@ -447,7 +447,7 @@ class VirtualHost(StoryTelling, Stoppable):
     def reader_group_count(self) -> int:
         return 0 if self._broker is None else len(self._broker.virtual_host.pipelines.groups.groups())
 
-    @statistic("Messages that reader groups hold, which nobody else gets.", unit="messages")
+    @statistic("Messages that reader groups hold, which no other consumer gets.", unit="messages")
     def held_by_groups(self) -> int:
         groups = [] if self._broker is None else self._broker.virtual_host.pipelines.groups.groups()
         return sum(group.high - group.low for group in groups)

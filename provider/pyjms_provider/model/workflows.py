@@ -128,7 +128,7 @@ class Workflow(_WorkflowView):
     def running(self) -> int:
         return self._count(WorkflowStatus.RUNNING)
 
-    @statistic("Instances that go backward: what they did is undone.", unit="instances")
+    @statistic("Instances that go backward: their completed steps are undone.", unit="instances")
     def compensating(self) -> int:
         return self._count(WorkflowStatus.COMPENSATING)
 
@@ -136,7 +136,7 @@ class Workflow(_WorkflowView):
     def parked(self) -> int:
         return self._count(WorkflowStatus.PARKED)
 
-    @statistic("Instances that have come to their end.", unit="instances")
+    @statistic("Instances that have reached their end.", unit="instances")
     def completed(self) -> int:
         return self._count(WorkflowStatus.COMPLETED)
 
@@ -211,7 +211,7 @@ class Instance(_WorkflowView):
     def version(self) -> int:
         return self._seen.version
 
-    @statistic("Whether it undoes what was done, or was parked while it did.")
+    @statistic("Whether it undoes completed steps, or was parked while it did.")
     def is_backward(self) -> bool:
         return self._seen.is_backward
 
@@ -227,7 +227,7 @@ class Instance(_WorkflowView):
     def due_at_ms(self) -> int | None:
         return self._seen.due_at_ms
 
-    @statistic("The queue whose answer is waited for; none: nothing is.")
+    @statistic("The queue whose answer it waits for; none: it waits for none.")
     def waits_for(self) -> str | None:
         return next((each.queue for each in self._seen.requests if each.is_waited_for), None)
 
@@ -235,7 +235,7 @@ class Instance(_WorkflowView):
     def revision(self) -> int:
         return self._seen.revision
 
-    @operation("Return what has happened to it so far.", needs=Operation.OBSERVE, changes=False)
+    @operation("Return its history so far.", needs=Operation.OBSERVE, changes=False)
     def history(self) -> list[WorkflowNote]:
         """Return the events of its history in order; of a long history the last 200 lines."""
         return list(self._seen.notes)
@@ -274,12 +274,12 @@ class Instance(_WorkflowView):
         """Go on. Raises `WorkflowStateError`, `WorkflowChangedError`."""
         self._steer(SteeringCommand.SKIP, reason, revision, by)
 
-    @operation("Stop it until somebody tries again.")
+    @operation("Stop it until a user retries it.")
     def park(self, reason: WhyStop, revision: Revision = None, *, by: str = "") -> None:
         """Stop it. Raises `WorkflowStateError`, `WorkflowChangedError`."""
         self._steer(SteeringCommand.PARK, reason, revision, by)
 
-    @operation("Have it go back: what it did is compensated, the last step first.")
+    @operation("Cancel it: its completed steps are compensated, the last one first.")
     def cancel(self, reason: WhyStop, revision: Revision = None, *, by: str = "") -> None:
         """Cancel it: it goes back. Raises `WorkflowStateError`, `WorkflowChangedError`."""
         self._steer(SteeringCommand.CANCEL, reason, revision, by)
@@ -578,11 +578,11 @@ class WorkflowStore(Stoppable):
     def running(self) -> int | None:
         return self._count(WorkflowStatus.RUNNING)
 
-    @statistic("Instances that go backward: what they did is undone.", unit="instances")
+    @statistic("Instances that go backward: their completed steps are undone.", unit="instances")
     def compensating(self) -> int | None:
         return self._count(WorkflowStatus.COMPENSATING)
 
-    @statistic("Instances that have come to their end.", unit="instances")
+    @statistic("Instances that have reached their end.", unit="instances")
     def completed(self) -> int | None:
         return self._count(WorkflowStatus.COMPLETED)
 
@@ -597,7 +597,7 @@ class WorkflowStore(Stoppable):
         except ProviderError:
             return None
 
-    @statistic("Why the store could not be reached when somebody looked last; none: it could.")
+    @statistic("Why the store could not be reached at the last attempt; none: it could.")
     def last_error(self) -> str | None:
         with suppress(ProviderError):
             self.overview()
