@@ -428,7 +428,7 @@ class EmbeddedBroker:
                 self._on_left.append(listener)
                 return
             lost = self._lost
-        assert lost is not None, "who has left has lost its store"
+        assert lost is not None, "only a lost store ends a broker in this way"
         listener(lost)
 
 

@@ -67,7 +67,7 @@ def resident_bytes() -> int | None:
 def open_file_count() -> int | None:
     """Return the number of files and connections that the process has open; None: unknown on this system."""
     try:
-        return len(os.listdir(_PROC / "fd"))  # noqa: PTH208 -- one call, whatever their number
+        return len(os.listdir(_PROC / "fd"))  # noqa: PTH208 -- one call for any number
     except OSError:
         return None
 

@@ -202,7 +202,7 @@ class RestApi:
             try:
                 if allowed and request.method not in allowed:
                     raise BadMethodError(f"{request.method} does nothing here", allowed)
-                return secured(await handle(request, caller))  # type: ignore[arg-type]  # None for who wants none
+                return secured(await handle(request, caller))  # type: ignore[arg-type]  # None if the handler needs none
             except ProviderError as error:
                 return secured(refuse(error))
 
