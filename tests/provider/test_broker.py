@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,8 +21,10 @@ from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider import broker
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
 from pyjms_provider.settings import BrokerSettings, StoreSettings
+from pyjms_provider.stores.opening import open_store
 from pyjms_provider.stores.sql import SqlJournal
 from tests.needs.declaring import needing
+from tests.pyjms.runtime.helpers import Call
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
@@ -65,8 +69,19 @@ class Stopping:
             self.go_on.wait(PATIENCE_S)
             close(journal, clean=clean)
 
+        opened, self._on_lost = open_store, list[Callable[[ProviderError], None]]()
+
+        def open_later(*arguments: Any, on_lost: Callable[[ProviderError], None], **named: Any) -> Any:
+            self._on_lost.append(on_lost)
+            return opened(*arguments, on_lost=on_lost, **named)
+
         monkeypatch.setattr(SqlJournal, "close", close_later)
+        monkeypatch.setattr(broker, "open_store", open_later)
         self.broker = self.find()
+
+    def lose(self) -> None:
+        """Have the store tell the broker that it is lost."""
+        self._on_lost[0](ConnectionLostError("the store is lost"))
 
     def find(self) -> EmbeddedBroker:
         return find_broker("stopping", SystemClock(), self.settings)
@@ -80,34 +95,16 @@ def stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stoppi
     stop_broker("stopping")
 
 
-def watch_for_waiting(place: broker._Place) -> Event:
-    """Return what is set when somebody waits for a broker that is started, or stopped."""
-    waiting = Event()
-    changed = place.changed
-    wait = changed.wait
-
-    def watched(timeout_s: float) -> bool:
-        waiting.set()
-        return wait(timeout_s)
-
-    changed.wait = watched
-    return waiting
-
-
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_who_connects_while_the_broker_stops_gets_a_new_one(stopping: Stopping, is_lost: bool) -> None:
-    waiting = watch_for_waiting(broker._running["stopping"])
-    with ThreadPoolExecutor() as threads:
-        lost = ConnectionLostError("the store is lost")
-        stopped = threads.submit(*((stopping.broker._leave, lost) if is_lost else (stop_broker, "stopping")))
-        assert stopping.begun.wait(PATIENCE_S)
-        assert running_broker("stopping") is None
-        found = threads.submit(stopping.find)
-        assert waiting.wait(PATIENCE_S)
-        assert not found.done()
-        stopping.go_on.set()
-        assert found.result(PATIENCE_S) is not stopping.broker
-        stopped.result(PATIENCE_S)
+    stopped = Call(stopping.lose if is_lost else partial(stop_broker, "stopping"))
+    assert stopping.begun.wait(PATIENCE_S)
+    assert running_broker("stopping") is None
+    found = Call(stopping.find)
+    assert found.is_blocked()
+    stopping.go_on.set()
+    assert found.result() is not stopping.broker
+    stopped.result()
     assert running_broker("stopping") is found.result()
 
 
@@ -143,20 +140,6 @@ def test_the_thread_that_stops_a_broker_does_not_wait_for_itself(stopping: Stopp
 # A start that fails
 
 
-def begun(act: Callable[[], object]) -> Future[object]:
-    """Have another thread act, which may wait for ever."""
-    done: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(act())
-        except BaseException as error:
-            done.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return done
-
-
 @pytest.mark.parametrize("step", ["_open_stories", "_open_host", "_begin_serving"])
 def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -175,19 +158,18 @@ def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store
 
 
 def test_a_thread_that_waits_for_a_broker_whose_start_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting: list[Future[object]] = []
+    waiting: list[Call[object]] = []
 
     def fail(*_: object, **__: object) -> None:
-        asked = watch_for_waiting(broker._running["failing"])
-        waiting.append(begun(lambda: find_broker("failing", SystemClock(), None)))
-        assert asked.wait(PATIENCE_S)
+        waiting.append(Call(find_broker, "failing", SystemClock(), None))
+        assert waiting[0].is_blocked()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(broker, "EmbeddedBroker", fail)
     with pytest.raises(KeyboardInterrupt):
         find_broker("failing", SystemClock(), None)
     with pytest.raises(ResourceError, match="connect again"):
-        waiting[0].result(PATIENCE_S)
+        waiting[0].result()
 
 
 # Forks

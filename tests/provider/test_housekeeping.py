@@ -18,6 +18,7 @@ from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, s
 from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.housekeeping import ScheduledTasks
+from tests.provider.cost import kept, nearest
 from tests.provider.helpers import QueueWorld, holders, make_envelope
 
 
@@ -209,7 +210,7 @@ def test_a_queue_that_asks_with_each_message_takes_no_memory_for_that(
         properties = {DELIVER_AT: Long(soon_ms)} if number % 2 else {}
         broker.virtual_host.route(make_envelope(properties=properties), None, unit)
         unit.commit(clock.time_ms())
-    assert len(broker._scheduled_tasks._visits) < 100
+    assert len(kept(nearest(broker, ScheduledTasks), tuple, without=[clock])) < 100
     clock.advance(5_000)
     wait_until(lambda: queue.delayed_count == 1)
     clock.advance(86_400_000)
@@ -230,8 +231,8 @@ def test_who_has_gone_is_not_kept_until_its_time(
         housekeeper.schedule(visited, tomorrow_ms - number)
         del visited
     assert not any(each() for each in gone)
-    assert len(housekeeper._visits) < 100
-    assert len(housekeeper._planned) < 100
+    assert len(kept(housekeeper, ReferenceType, without=[clock])) < 100
+    assert len(kept(housekeeper, tuple, without=[clock])) < 100
     clock.advance(86_400_000)
     wait_until(lambda: len(stays.visits) == 1)
     assert not caplog.records

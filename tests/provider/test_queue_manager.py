@@ -11,6 +11,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
 from pyjms.types import Long
 from pyjms_provider.core.host.admission import DELIVER_AT
+from pyjms_provider.core.journal.storage_manager import end_when_written
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer
 from pyjms_provider.core.queue.search import waiting_entries
@@ -117,7 +118,7 @@ def before_altering(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object])
 def test_alterations_at_the_same_time_leave_each_other_alone(
     world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = Rival(world.host, lambda: world.manager.pause("orders"))
+    rival = Rival(lambda: world.manager.pause("orders"))
     before_altering(monkeypatch, rival.begin)
     world.manager.alter("orders", max_messages=5)
     assert rival.wait() is None
@@ -125,7 +126,7 @@ def test_alterations_at_the_same_time_leave_each_other_alone(
 
 
 def test_a_queue_that_another_thread_destroys_is_not_known(world: PolicyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    rival = Rival(world.host, lambda: world.manager.destroy("orders"))
+    rival = Rival(lambda: world.manager.destroy("orders"))
     before_altering(monkeypatch, rival.begin)
     world.manager.alter("orders", max_messages=5)
     assert rival.wait() is None
@@ -135,11 +136,18 @@ def test_a_queue_that_another_thread_destroys_is_not_known(world: PolicyWorld, m
     assert world.manager.names() == []
 
 
-def test_one_of_two_that_destroy_a_queue_is_told_that_there_is_none(world: PolicyWorld) -> None:
-    rival = Rival(world.host, lambda: world.manager.destroy("orders"))
-    with world.host._turns.of("orders"):
+def test_one_of_two_that_destroy_a_queue_is_told_that_there_is_none(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = Rival(lambda: world.manager.destroy("orders"))
+
+    def end_later(*arguments: Any) -> None:
+        monkeypatch.undo()
         rival.begin()
-        del world.host._queues["orders"]
+        end_when_written(*arguments)
+
+    monkeypatch.setattr("pyjms_provider.core.host.virtual_host.end_when_written", end_later)
+    world.manager.destroy("orders")
     assert isinstance(rival.wait(), UnknownQueueError)
 
 
@@ -221,15 +229,16 @@ def test_a_dead_letter_and_one_that_goes_back_do_not_wait(world: PolicyWorld) ->
     assert world.texts() == ["never"]
 
 
-def test_a_message_that_is_taken_while_others_are_moved_is_left_alone(world: PolicyWorld) -> None:
-    for text in "ab":
+@pytest.mark.parametrize("looks", range(1, 5))
+def test_a_message_that_is_taken_while_others_are_moved_is_left_alone(world: PolicyWorld, looks: int) -> None:
+    for text in "abc":
         world.send(text)
-    reader = world.reader()
-    found = world.manager._matching(world.queue, None)
-    entry, envelope = next(found)
-    assert text_of(pulled(reader)) == "a"
-    assert not world.manager._relocate(entry, envelope, world.host.queue("bulk"))
-    assert world.texts("bulk") == []
+    reader, taken = world.reader(), list[str]()
+    HookedLock(world.queue, lambda: taken.extend(reader.texts(1)), looks)
+    moved = world.manager.move("orders", "bulk")
+    texts = world.texts("bulk")
+    assert len(taken) == 1
+    assert (moved, sorted(texts + taken)) == (2, ["a", "b", "c"])
 
 
 def test_dead_letters_go_back_where_they_came_from(world: PolicyWorld) -> None:

@@ -94,7 +94,7 @@ def test_a_policy_that_cannot_be_written_is_not_obeyed(site: Site) -> None:
 
 def while_it_is_written(site: Site, work: Callable[[], object]) -> Rival:
     """Return one who does `work` when the next alteration is about to be written."""
-    rival = Rival(site.broker.virtual_host, work)
+    rival = Rival(work)
 
     def meanwhile(point: str, _: Changes) -> None:
         if point == "before define":
