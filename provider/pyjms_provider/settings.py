@@ -13,6 +13,7 @@ from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy, read_bytes
+from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
@@ -75,6 +76,7 @@ class BrokerSettings:
 
 _VALUES: Final[Mapping[str, str]] = {
     "expired_in_transaction": "rollback or discard",
+    "reliability": "memory or strict",
     "store": "the URL of a store such as sqlite:///shop.db",
     "synchronous": "full, normal or off",
     "acknowledge": "written or forced",
@@ -118,6 +120,7 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         return url.host, None
     policy = HostPolicy(
         expired_in_transaction=_choice(options, "expired_in_transaction", ExpiredInTransaction.ROLLBACK),
+        reliability=_choice(options, "reliability", Reliability.MEMORY),
         branch_timeout_ms=_milliseconds(options, "branch_timeout", DEFAULT_TIMEOUT_MS),
         transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
         queues=QueuePolicies(default=_policy(options)),

@@ -36,6 +36,15 @@ class NotAcceptedError(Exception):
 class UnreliableChannelError(ResourceError):
     """A channel that cannot keep a reliable message safe refuses it (§2.1)."""
 
+    code = "PYJMS-NOT-RELIABLE"
+
+    def __init__(self, channel: str) -> None:
+        """`channel`: its name."""
+        super().__init__(
+            f"{channel} would lose the PERSISTENT message when the process ends, as the broker has no store, and its owner has "
+            "chosen reliability=strict: send it NON_PERSISTENT, or have the broker started with store="
+        )
+
 
 class UnknownDeliveryError(ProviderError):
     """An acknowledgement for a message that is not being delivered (§5.3.4)."""

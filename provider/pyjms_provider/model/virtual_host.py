@@ -20,6 +20,7 @@ from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
+from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute, with_password
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.configured import Stoppable
@@ -74,6 +75,10 @@ class VirtualHostAttributes(StoryAttributes):
         default="16MB",
         unit="bytes",
         ge=0,
+    )
+    reliability: Reliability = attribute(
+        "What becomes of PERSISTENT messages where there is no store: memory accepts them, strict refuses them with an error.",
+        default="memory",
     )
     expired_in_transaction: ExpiredInTransaction = attribute(
         "What becomes of a transaction when a message in it expires.", default="rollback"
@@ -242,6 +247,7 @@ class VirtualHost(StoryTelling, Stoppable):
         assert isinstance(chosen, VirtualHostAttributes)
         policy = HostPolicy(
             expired_in_transaction=chosen.expired_in_transaction,
+            reliability=chosen.reliability,
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
             back_off_ms=chosen.redelivery_back_off_ms,

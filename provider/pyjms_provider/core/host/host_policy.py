@@ -23,7 +23,7 @@ class HostPolicy:
 
     expired_in_transaction: ExpiredInTransaction = ExpiredInTransaction.ROLLBACK
     reliability: Reliability = Reliability.MEMORY
-    """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
+    """What a host without a reliable store does with PERSISTENT messages: with STRICT it refuses them."""
     branch_timeout_ms: int = DEFAULT_TIMEOUT_MS
     """A branch of a distributed transaction that is not prepared is rolled back after this time; 0: never."""
     transaction_timeout_ms: int = 0

@@ -28,7 +28,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.words import counted
-from pyjms_provider.core.channel import Channel, ChannelClosedError
+from pyjms_provider.core.channel import Channel, ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID, AdmissionController, SendPermit, SendTimeout
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host.message_mover import ExpiryWatch, MessageMover
@@ -98,6 +98,8 @@ class VirtualHost:
         self.work: Final[RunsWork] = _at_once if storage is None else storage.work
         """Returns the result of a function, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
         self.trace = None if stories is None else MessageTrace(stories, store)
+        # Checked for each message and not only by queues: a topic without subscriptions refuses them like one that has some.
+        self._refuses_reliable = self._make_state().refuses_reliable
         self.expiries = ExpiryWatch()
         self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
         self.admission = AdmissionController(clock, self.trace)
@@ -159,6 +161,8 @@ class VirtualHost:
                 if admission is None:
                     return
                 envelope = admission.envelope
+            if self._refuses_reliable and envelope.delivery_mode == _PERSISTENT:
+                raise UnreliableChannelError(channel.name)
             # A transacted message is written with the commit; one that is NON_PERSISTENT never is.
             if storage is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
                 storage.send(channel, envelope, origin, admission)

@@ -44,8 +44,12 @@ _FEW_HELD = 64  # up to so many held messages, those of a session are searched f
 class Reliability(Enum):
     """How a channel without a reliable persistence manager treats reliable messages."""
 
-    STRICT = "refuse them (§2.1)"
-    MEMORY = "keep them as safely as the process lives; the owner has chosen a broker that ends with it"
+    STRICT = "strict"
+    """Refuse them (§2.1)."""
+    MEMORY = "memory"
+    """Accept them: they live as long as the process, and the owner has chosen a broker that ends with it."""
+
+    __hash__ = object.__hash__
 
 
 class Counts(NamedTuple):

@@ -158,10 +158,7 @@ class Queue(Channel):
     ) -> bool:
         """Accept a message: always positively, as it is stored if no receiver takes it (§5.2.4). `claim`: the reservation made by `reserve` that the message uses."""
         if reference.reliable and self._refuses_reliable:
-            raise UnreliableChannelError(
-                f"{self._name} would lose the PERSISTENT message when the process ends; "
-                f"send it NON_PERSISTENT, or use a store that is reliable"
-            )
+            raise UnreliableChannelError(self._name)
         due_ms: int | None = None
         woken: Sequence[Consumer] = ()
         handed: tuple[Consumer, Delivery] | None = None
