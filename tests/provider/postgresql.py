@@ -47,13 +47,13 @@ class PostgresqlServer:
         assert found is not None, missing_text("postgresql")
         self._programs = found
         self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
-        self._directory = Path(tempfile.mkdtemp(prefix="pyjms-postgresql-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="pyjms-postgresql-"))
         if self._user is not None:
-            os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
+            os.chown(self.directory, self._user.pw_uid, self._user.pw_gid)
         self._port = free_port()
         self._schemas = count(1)
         self._watcher = subprocess.Popen(
-            ["sh", "-c", _WATCH, str(self._directory)],
+            ["sh", "-c", _WATCH, str(self.directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ class PostgresqlServer:
 
     @property
     def _data(self) -> str:
-        return str(self._directory / "data")
+        return str(self.directory / "data")
 
     def _run(self, program: str, *arguments: str) -> None:
         ids = {} if self._user is None else {"user": self._user.pw_uid, "group": self._user.pw_gid}
@@ -83,14 +83,14 @@ class PostgresqlServer:
             check=False,
         )
         if done.returncode:
-            log = self._directory / "log"
+            log = self.directory / "log"
             raise RuntimeError(f"{program} failed: {log.read_text() if log.exists() else 'no log'}")
 
     def start(self) -> None:
         """Start, and return when connections are accepted. The machine does not lose power, so nothing is forced."""
         options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=60 -c fsync=off"
         options += " -c max_prepared_transactions=20"  # none by default, and tests of XA use some
-        self._run("pg_ctl", "start", "--wait", "-o", options, "--log", str(self._directory / "log"), "--pgdata")
+        self._run("pg_ctl", "start", "--wait", "-o", options, "--log", str(self.directory / "log"), "--pgdata")
 
     def stop(self, mode: str = "fast") -> None:
         """Stop; with `immediate` as if its process had died."""
@@ -99,7 +99,7 @@ class PostgresqlServer:
     @contextmanager
     def standing_still(self) -> Iterator[None]:
         """Have no process of the server do anything; the system takes connections, and what is sent, all the same."""
-        main = int((self._directory / "data" / "postmaster.pid").read_text().split()[0])
+        main = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
         os.kill(main, signal.SIGSTOP)  # first, so that it begins no other
         every = [main, *map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())]
         try:

@@ -12,7 +12,7 @@ import pytest
 PATIENCE_S = 30
 _STARTING = """
 from tests.provider.postgresql import PostgresqlServer
-print(PostgresqlServer()._directory, flush=True)
+print(PostgresqlServer().directory, flush=True)
 input()
 """
 

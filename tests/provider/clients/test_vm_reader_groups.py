@@ -18,12 +18,13 @@ from pyjms.spi.errors import (
     SubscriptionInUseError,
 )
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
-from pyjms.spi.selector import compile_selector
+from pyjms_provider.core.queue.cursor import Cursor
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList
 from pyjms_provider.core.queue.search import waiting_entries
 from pyjms_provider.core.transaction.reader_groups import Group
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll
+from tests.provider.cost import kept
 from tests.provider.helpers import NEWS, ORDERS, HandClock, make_envelope
 
 
@@ -496,15 +497,14 @@ def test_messages_that_left_memory_are_read_from_the_store(world: World, tmp_pat
 def test_matching_messages_are_found_without_looking_at_the_others_again(reader: Reader) -> None:
     opened = reader.open(selector="t = 'z'")
     reader.send(*"abc")
-    seen = compile_selector("t = 'z'")
     queue = reader.connection.broker.virtual_host.queue("orders")
     assert reader.reserve(opened, 0) == 0
     ordering = queue.ordering
     assert isinstance(ordering, PriorityQueueEntryList)
-    cursor = ordering._cursors[seen.text]
+    (cursor,) = kept(ordering, Cursor)
     assert cursor.passed[4] == max(entry.sequence for entry in waiting_entries(queue))
     reader.groups.release("g")
-    assert not ordering._cursors
+    assert not kept(ordering, Cursor)
 
 
 def test_what_a_group_holds_of_an_exclusive_queue_holds_back_the_rest_from_others(durable: Reader) -> None:

@@ -28,6 +28,7 @@ from pyjms_provider.security.access import (
     rules_to_data,
 )
 from pyjms_provider.security.contracts import Operation, Principal, Target, TargetKind
+from tests.provider.cost import kept
 
 ALICE = Principal(name="alice", groups=frozenset({"staff"}), provider="users")
 BOB = Principal(name="bob")
@@ -246,20 +247,20 @@ class TestDecisions:
         assert "\n" not in caught.value.reason
         assert len(caught.value.reason) < 1500
 
-    def test_memory_is_bounded_whatever_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("principals", [1, 7, 200])
+    def test_memory_is_bounded_whatever_is_asked(self, monkeypatch: pytest.MonkeyPatch, principals: int) -> None:
         monkeypatch.setattr(access, "_DECISIONS", 8)
         monkeypatch.setattr(access, "_DIFFERENT_PRINCIPALS", 4)
         monkeypatch.setattr(access, "_PRINCIPALS", 16)
         policy = RuleAccessPolicy(parse_rules("allow * all queue:a*"))
         for number in range(200):
-            principal = Principal(name=f"p{number % 7}")
+            principal = Principal(name=f"p{number % principals}")
             for name in (f"a{number}", f"b{number}", "a" * 300):
                 assert allowed(policy, principal, Operation.READ, queue(name)) == name.startswith("a")
-        rule_set = policy._rule_set
-        assert len(rule_set.known) <= 16
-        assert len(rule_set._by_principal) <= 4
-        assert all(len(rules.decisions) <= 8 for rules in rule_set._by_principal.values())
-        assert all(len(key[2]) < 300 for rules in rule_set._by_principal.values() for key in rules.decisions)
+        assert len(kept(policy, Principal)) <= 16 + 4, "by their identity, and different ones"
+        names = kept(policy, str)
+        assert sum(re.fullmatch(r"[ab]\d+", name) is not None for name in names) <= min(principals, 4) * 8
+        assert not any(len(name) >= 300 for name in names)
 
     def test_a_decision_that_was_made_before_asks_no_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[str] = []

@@ -25,6 +25,7 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_store
 from pyjms_provider.stores.sql.database import BETWEEN_LOOKS_MS, LEASE_S, LeaseMonitor
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.parts import group_of
 
 LONG_S = 30
 LEASE_MS = int(LEASE_S * 1000)
@@ -143,7 +144,7 @@ def test_it_is_not_held_while_the_server_is_away(postgresql: PostgresqlServer, i
 
 def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idle, clock: Looked) -> None:
     """Whoever commits finds out itself; what it has found is seen."""
-    right = idle.journal._group.writer_lock
+    right = group_of(idle.journal).writer_lock
     assert right.acquire(blocking=False)
     backend = idle.backend
     cut(postgresql, backend)

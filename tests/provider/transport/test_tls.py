@@ -125,7 +125,7 @@ def test_who_shows_a_strangers_certificate_does_not_come_in(
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         read_exactly(client, 5)
-    assert engines._new.empty()
+    assert engines.none_is_new
 
 
 def test_who_speaks_no_tls_is_told_so_in_the_log(net: Net, server: Identity, caplog: pytest.LogCaptureFixture) -> None:
@@ -138,7 +138,7 @@ def test_who_speaks_no_tls_is_told_so_in_the_log(net: Net, server: Identity, cap
     assert "PYJMS-NET-7" in caplog.text
     assert "the client spoke no TLS" in caplog.text
     assert "sesame" not in caplog.text
-    assert engines._new.empty()
+    assert engines.none_is_new
 
 
 def test_old_tls_is_refused(net: Net, authority: Authority, server: Identity) -> None:
@@ -212,7 +212,7 @@ def test_who_never_chooses_is_cut_off(net: Net, server: Identity) -> None:
     with connect(listener) as client:
         net.advance(settings.handshake_timeout_ms)
         assert is_cut_off(client)
-    assert engines._new.empty()
+    assert engines.none_is_new
 
 
 # ------------------------------------------------------------------------------------------------------------------ files

@@ -284,7 +284,7 @@ def test_who_speaks_no_websocket_is_hung_up_on(net: Net, caplog: pytest.LogCaptu
         assert is_cut_off(client)
     assert "PYJMS-NET-7" in caplog.text
     assert "sesame" not in caplog.text
-    assert engines._new.empty()
+    assert engines.none_is_new
 
 
 def test_a_handshake_that_drips_is_cut_off(net: Net, caplog: pytest.LogCaptureFixture) -> None:

@@ -102,6 +102,11 @@ class Engines:
         self._new.put(engine)
         return engine
 
+    @property
+    def none_is_new(self) -> bool:
+        """Whether `next` has returned all that were made."""
+        return self._new.empty()
+
     def next(self) -> EchoEngine:
         """Return the next engine that was made."""
         return self._new.get(timeout=PATIENCE_S)

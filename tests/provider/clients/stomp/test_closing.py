@@ -6,11 +6,12 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import AccessDeniedError, ProviderError, ResourceError
-from pyjms_provider.clients.stomp.foreign.session import ForeignSession
+from pyjms_provider.clients.stomp.foreign.session import ForeignSession, Subscription
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Told, connect, connected, consume, hasten
+from tests.provider.cost import kept
 from tests.provider.helpers import make_envelope
 
 CLASSIC, RABBITMQ = "ActiveMQ/5.17.2", "RabbitMQ/3.10.8"
@@ -120,4 +121,4 @@ def test_a_consumer_whose_making_is_answered_too_late_is_ended_and_what_it_got_g
             assert broker.wait_for("NACK").headers["id"] == "T_janitor@@x@@1"
         broker.unanswered.clear()
         connection.flush()
-        assert connection._subscriptions == {}
+        assert not kept(connection, Subscription)
