@@ -36,7 +36,7 @@ LIMITS = {
     "vm": Limits(send=16, receive=17, persistent_send=16, persistent_receive=17),
     "sqlite": Limits(send=22, receive=20, persistent_send=29, persistent_receive=45),
     # A NON_PERSISTENT send is written by another thread or by this one, and a receive finds the message there or waits for it.
-    "stomp": Limits(send=28, receive=60, persistent_send=44, persistent_receive=64),
+    "stomp": Limits(send=28, receive=60, persistent_send=45, persistent_receive=64),
 }
 
 

@@ -362,9 +362,9 @@ class PhysicalConnection:
         try:
             # All frames are encoded before the first is put: if one cannot be, none is sent.
             if len(frames) == 1:
-                data = frames[0].prepared() or encode(frames[0], _VERSION)
+                data = encode(frames[0], _VERSION)
             else:
-                data = b"".join([frame.prepared() or encode(frame, _VERSION) for frame in frames])
+                data = b"".join([encode(frame, _VERSION) for frame in frames])
             if self._socket.is_framed:
                 data = self._socket.frame(data)
             self._buffer.put(data, corked=corked, needs_room=needs_room, sent=sent)

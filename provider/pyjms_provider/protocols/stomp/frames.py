@@ -64,10 +64,6 @@ class Frame:
         """About how much memory its headers take."""
         return sum(map(len, self.headers.values())) + len(self.headers) * _HEADER_SIZE + len(self.tail)
 
-    def prepared(self) -> bytes | None:
-        """Return its bytes in STOMP 1.2, if they exist already; None: it must be encoded."""
-        return None
-
     def __repr__(self) -> str:
         """Show command, headers and the length of the body; no password."""
         shown = " ".join(f"{name}={'…' if name in _SECRET else value!r}" for name, value in self.pairs)

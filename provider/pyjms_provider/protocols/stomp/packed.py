@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.spi.replay import ReservedMessage
 from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.stores.codec import HEAD_SIZE, VERSION, PackedEnvelope, admit, decode_plain, encode, encode_plain
 from pyjms_provider.stores.errors import CodecError
 
@@ -64,6 +65,12 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
         found.append(ReservedMessage(first + len(found), envelope, times, times > 1))
         at += size
     return found
+
+
+def sends_of(session: str, message: bytes) -> Frame:
+    """Return the SENDS of one message, in the form of stores."""
+    headers = {"session": session, "content-length": str(_LENGTH_SIZE + len(message))}
+    return Frame("SENDS", headers, LENGTH.pack(len(message)) + message)
 
 
 def read_sends(body: bytes) -> list[PackedEnvelope]:

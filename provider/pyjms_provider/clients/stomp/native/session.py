@@ -19,7 +19,6 @@ from pyjms.spi.errors import (
     RolledBackError,
     TooLateError,
 )
-from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
@@ -35,7 +34,7 @@ from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Counted, Found, Prepared, Recovered
 from pyjms_provider.protocols.stomp.commands import DeliveryIds, delivery_ids
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.packed import LENGTH
+from pyjms_provider.protocols.stomp.packed import sends_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,37 +45,6 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.clients.stomp.native.connection import NativeConnection
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
-
-# A SENDS of one message, encoded except for its receipt.
-
-
-class PreparedSend(Frame):
-    """A SENDS of one packed message that is answered; `headers` has the receipt, if one is asked for."""
-
-    __slots__ = ("_message", "_session")
-
-    def __init__(self, session: str, message: bytes) -> None:
-        """`session`: its name, which needs no escape."""
-        self.command = "SENDS"
-        self.headers = {}
-        self._session = session
-        self._message = message
-
-    def prepared(self) -> bytes:
-        message, receipt = self._message, self.headers.get("receipt")
-        size = len(message)
-        line = "" if receipt is None else f"receipt:{receipt}\n"
-        head = f"SENDS\nsession:{self._session}\n{line}content-length:{size + LENGTH.size}\n\n"
-        return b"".join((head.encode(), LENGTH.pack(size), message, b"\0"))
-
-
-def _send_of(session: str, message: bytes) -> Frame:
-    """Return the SENDS of one packed message."""
-    if FAST_PATHS:
-        return PreparedSend(session, message)
-    headers = {"session": session, "content-length": str(LENGTH.size + len(message))}
-    return Frame("SENDS", headers, LENGTH.pack(len(message)) + message)
-
 
 # A session's requests about branches of distributed transactions, each done once even if the call is repeated (decision 0603).
 
@@ -242,7 +210,7 @@ class NativeSession(ProviderSession):
         """Send a message, and wait for the broker's answer. Raises the broker's error, and `ConnectionLostInCallError`."""
         connection = self.connection
         if physical.is_packed:  # packed only now: the names of temporary destinations are the physical connection's
-            physical.request(_send_of(self.name, connection.pack(envelope)), may_last=True)
+            physical.request(sends_of(self.name, connection.pack(envelope)), may_last=True)
         else:
             physical.request(connection.frame_of(envelope, self.name), may_last=True)
         address = envelope.destination

@@ -345,7 +345,7 @@ _NAME: Final = rb"([A-Za-z0-9.\-]{1,100}+)\n"
 # give nothing back, so that a hostile frame costs linear time.
 _known = re.compile(
     rb"ACK\nsession:" + _NAME + rb"ids:([1-9][0-9]{0,17}+)(?:-\2)?\n\n\0|"
-    rb"SENDS\nsession:" + _NAME + rb"(?:receipt:" + _NAME + rb")?content-length:([1-9][0-9]{0,8}+)\n\n"
+    rb"SENDS\nsession:" + _NAME + rb"content-length:([1-9][0-9]{0,8}+)\n(?:receipt:" + _NAME + rb")?\n"
 ).match
 
 
@@ -369,7 +369,7 @@ class NativeFastFrames:
             found = _known(data, at)
             if found is None:
                 break
-            acknowledging, number, sending, receipt, length = found.groups()
+            acknowledging, number, sending, length, receipt = found.groups()
             name = (acknowledging or sending).decode()
             session = sessions.get(name)
             # The decoder's way reports that there is no such session.

@@ -7,12 +7,13 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms_provider.clients.stomp.native.session import PreparedSend
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Created
+from pyjms_provider.protocols.stomp.codec import encode as encode_frame
 from pyjms_provider.protocols.stomp.commands import delivery_ids
-from pyjms_provider.protocols.stomp.packed import unpack_deliveries
+from pyjms_provider.protocols.stomp.frames import Version
+from pyjms_provider.protocols.stomp.packed import sends_of, unpack_deliveries
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.access import RuleAccessPolicy, parse_rules
@@ -56,10 +57,10 @@ class Side:
         return self
 
     def send(self, text: str, *, receipt: str = "", **how: object) -> None:
-        frame = PreparedSend("a", encode(make_envelope(text, **how)))  # type: ignore[arg-type]
+        frame = sends_of("a", encode(make_envelope(text, **how)))  # type: ignore[arg-type]
         if receipt:
             frame.headers["receipt"] = receipt
-        self.client.client.feed(frame.prepared())
+        self.client.client.feed(encode_frame(frame, Version.V1_2))
 
     @property
     def is_handed_one(self) -> bool:
@@ -430,7 +431,7 @@ def test_frames_mean_the_same_however_they_are_cut_and_whichever_way_they_are_re
 
 def test_what_follows_a_sends_that_is_not_ended_is_not_believed(bench: Bench) -> None:
     server, asker = Side(bench).consume(), Side(bench)
-    frame = PreparedSend("a", encode(make_envelope("0"))).prepared()
+    frame = encode_frame(sends_of("a", encode(make_envelope("0"))), Version.V1_2)
     asker.client.client.feed(frame[:-1] + b"x" + frame)
     (answer,) = asker.client.client.all()
     assert answer.command == "ERROR"

@@ -9,9 +9,10 @@ import pytest
 
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.native.session import PreparedSend
 from pyjms_provider.core.journal.journal import Changes, Journal
-from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.codec import encode as encode_frame
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.packed import sends_of
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
 from pyjms_provider.stores.codec import encode
@@ -45,9 +46,9 @@ def send_together(clients: list[PyjmsClient]) -> list[Frame]:
     """Have each client send one message, as they come in one turn of the loop; return what each is answered."""
     parts = []
     for number, client in enumerate(clients):
-        frame = PreparedSend("a", encode(make_envelope(str(number), persistent=True)))
+        frame = sends_of("a", encode(make_envelope(str(number), persistent=True)))
         frame.headers["receipt"] = f"r{number}"
-        client.client.feed(frame.prepared())
+        client.client.feed(encode_frame(frame, Version.V1_2))
         client.client.transport.jobs.clear()
         parts += client.client.transport.batches
     assert len({batch.together for batch, _ in parts}) == 1
@@ -174,7 +175,7 @@ def test_a_queue_that_goes_at_this_moment_takes_nothing_that_others_lose(
 
 def test_what_is_over_hears_nothing(stored: Bench, two: list[PyjmsClient]) -> None:
     client = two[1].client
-    client.feed(PreparedSend("a", encode(make_envelope("x", persistent=True))).prepared())
+    client.feed(encode_frame(sends_of("a", encode(make_envelope("x", persistent=True))), Version.V1_2))
     ((batch, _),) = client.transport.batches
     client.transport.jobs.clear()
     client.hang_up()
