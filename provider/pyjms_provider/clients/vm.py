@@ -365,28 +365,35 @@ def entry_of(delivery: Delivery) -> QueueEntry:
     return entry
 
 
-# A consumer of ``vm://NAME``: it passes calls on to the queue; a message that it receives starts the time limit of a transaction.
+# A consumer of ``vm://NAME``: it passes calls on to its queue, or to its queues in turn; a message that it receives starts the time limit of a
+# transaction.
 
 
 class VmConsumer(ProviderConsumer):
     """One consumer at a broker in this process."""
 
-    def __init__(
-        self, session: VmSession, target: ConsumerTarget, consumer: Consumer, subscription: Subscription | None
-    ) -> None:
+    def __init__(self, session: VmSession, target: ConsumerTarget, subscriptions: Sequence[Subscription]) -> None:
+        """`target` has its consumers; `subscriptions`: those of its topics."""
         self._session = session
         self._target = target
-        self._consumer = consumer
-        self._subscription = subscription
-        # Bound once: a method that only passes on would cost each message one more call.
-        self._deliver = consumer.queue.deliver_single_message
+        self._subscriptions = subscriptions
+        self._deliver: Callable[..., Delivery | None]
+        self._desire: Callable[[bool], None]
+        if len(target.consumers) == 1:
+            # Bound once: a method that only passes on would cost each message one more call.
+            (consumer,) = target.consumers
+            self._deliver = partial(consumer.queue.deliver_single_message, consumer)
+            self._desire = partial(consumer.queue.set_notify_work_desired, consumer)
+        else:
+            self._deliver, self._desire = target.pull, target.set_interested
         if session.is_timed:
-            self._deliver = self._deliver_in_time
-        self._desire = consumer.queue.set_notify_work_desired
+            self._deliver = partial(self._deliver_in_time, self._deliver)
         self._is_forked = False
 
-    def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
-        delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait, at_once=at_once)
+    def _deliver_in_time(
+        self, deliver: Callable[..., Delivery | None], *, or_wait: bool = False, at_once: bool = False
+    ) -> Delivery | None:
+        delivery = deliver(or_wait=or_wait, at_once=at_once)
         if delivery is not None:
             self._session.begin_time()
         return delivery
@@ -397,20 +404,20 @@ class VmConsumer(ProviderConsumer):
             self._target.direct = taker
 
     def poll(self) -> Delivery | None:
-        return self._deliver(self._consumer)
+        return self._deliver()
 
     def poll_or_wait(self) -> Delivery | None:
-        return self._deliver(self._consumer, or_wait=True)
+        return self._deliver(or_wait=True)
 
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
         try:
-            return self._deliver(self._consumer, or_wait=True, at_once=True)
+            return self._deliver(or_wait=True, at_once=True)
         except NotAtOnceError:
             # The message lies on the disk, or a search takes long: the event loop has a worker ask for it.
             return ELSEWHERE
 
     def set_interested(self, interested: bool) -> None:
-        self._desire(self._consumer, interested)
+        self._desire(interested)
 
     def forget_broker(self, error: ProviderError) -> None:
         """Fail with `error` when asked for a message, in a child of the broker's process."""
@@ -418,7 +425,7 @@ class VmConsumer(ProviderConsumer):
         def refuse(*_: object, **__: object) -> Delivery | None:
             raise error
 
-        def ignore(consumer: Consumer, desired: bool) -> None:
+        def ignore(desired: bool) -> None:
             """Do nothing."""
 
         self._deliver, self._desire, self._is_forked = refuse, ignore, True
@@ -426,7 +433,7 @@ class VmConsumer(ProviderConsumer):
     def close(self) -> None:
         if self._is_forked:
             return
-        self._session.end_consumer(self._target, self._subscription)
+        self._session.end_consumer(self._target, self._subscriptions)
         self._session.forget(self)
 
 
@@ -462,27 +469,37 @@ class VmSession(VmTransactions):
     # Receiving
 
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> VmConsumer:
+        return self.subscribe_to_all((request,), on_ready)
+
+    def subscribe_to_all(self, requests: Iterable[SubscribeRequest], on_ready: Callable[[], None]) -> VmConsumer:
+        """Return one consumer for all requests, which takes their messages in turn. Raises as `subscribe` does; then there is none."""
         if self._closed:
             raise self._closed_error()
         target = self._receiving.add_target(on_ready)
-        subscription: Subscription | None = None
+        subscriptions: list[Subscription] = []
         try:
-            if request.address.kind is AddressKind.TOPIC:
-                subscription = self._host.subscriptions.subscribe(
-                    request, self._connection_id, self._connection.client_id, target
-                )
-                consumer = Consumer(subscription, target, priority=request.priority)
-            else:
-                queue = self._host.readable_queue(request.address, self._connection_id)
-                consumer = Consumer(queue, target, selector=request.selector, priority=request.priority)
-            self._receiving.add_consumer(consumer)
-            made = VmConsumer(self, target, consumer, subscription)
+            for request in requests:
+                self._receiving.add_consumer(self._consumer_of(request, target, subscriptions))
+            made = VmConsumer(self, target, subscriptions)
             # If the session was closed meanwhile, this raises, and the consumer is detached below.
             self._remember(made)
         except Exception:
-            self.end_consumer(target, subscription)
+            self.end_consumer(target, subscriptions)
             raise
         return made
+
+    def _consumer_of(
+        self, request: SubscribeRequest, target: ConsumerTarget, subscriptions: list[Subscription]
+    ) -> Consumer:
+        """Return a consumer of the queue, or of the subscription that is begun and added to `subscriptions`."""
+        if request.address.kind is AddressKind.TOPIC:
+            subscription = self._host.subscriptions.subscribe(
+                request, self._connection_id, self._connection.client_id, target
+            )
+            subscriptions.append(subscription)
+            return Consumer(subscription, target, priority=request.priority)
+        queue = self._host.readable_queue(request.address, self._connection_id)
+        return Consumer(queue, target, selector=request.selector, priority=request.priority)
 
     def _remember(self, consumer: VmConsumer) -> None:
         """Keep a new consumer. Raises `ClosedError` if the session was closed meanwhile."""
@@ -491,10 +508,10 @@ class VmSession(VmTransactions):
                 raise self._closed_error()
             self._consumers[consumer] = None
 
-    def end_consumer(self, target: ConsumerTarget, subscription: Subscription | None) -> None:
-        """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""
+    def end_consumer(self, target: ConsumerTarget, subscriptions: Iterable[Subscription]) -> None:
+        """Detach a consumer and end its subscriptions that are not durable. May be repeated."""
         self._receiving.remove_target(target)
-        if subscription is not None:
+        for subscription in subscriptions:
             self._host.subscriptions.end(subscription, target)
 
     def forget(self, consumer: VmConsumer) -> None:

@@ -20,11 +20,17 @@ from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.transport.listener import is_reached_from_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
-    from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
+    from pyjms.spi.provider import (
+        ConnectionEvents,
+        ProviderConnection,
+        ProviderConsumer,
+        ProviderSession,
+        SubscribeRequest,
+    )
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.core.queue.consumer import DirectConsumer
     from pyjms_provider.core.queue.queue import Queue
@@ -121,6 +127,13 @@ class EmbeddedHost:
         """Send a message without waiting for capacity. Raises `QueueFullError` if the queue is full."""
         assert isinstance(session, VmSession), "it is of a connection of this host"
         session.send_at_once(envelope)
+
+    def subscribe(
+        self, session: ProviderSession, requests: Sequence[SubscribeRequest], on_ready: Callable[[], None]
+    ) -> ProviderConsumer:
+        """Return one consumer for all requests, which takes their messages in turn."""
+        assert isinstance(session, VmSession), "it is of a connection of this host"
+        return session.subscribe_to_all(requests, on_ready)
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""

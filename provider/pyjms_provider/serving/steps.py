@@ -12,18 +12,19 @@ from typing import Final
 
 from pyjms_provider.core.queue.statistics import STEPS, Step, Traced, tracing
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
-from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler
+from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler, SessionScheduler
 from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from pyjms_provider.transport.connection import Connection
 
 
 class NetworkStep(Enum):
-    """The steps of a connection, in order; those of the core are `core.trace.Step`."""
+    """The steps of a connection, in order; those of the core are `core.queue.statistics.Step`."""
 
     CONNECTION_TOLD = "the session tells its connection that a consumer wants to work"
     CONNECTION_SCHEDULED = "the connection schedules itself"
     CONNECTION_SERVICED = "the scheduler gives the connection its thread"
-    SESSIONS_PULLED = "the connection goes over what wants to work"
+    SESSIONS_PULLED = "the connection goes over its sessions that want to work"
+    SESSION_PULLED = "the session goes over its consumers that want to work"
     CONSUMER_PULLED = "the consumer tries to pull"
     CONSUMER_HANDED = "the consumer writes what it was handed, without a turn"
     BUFFERED = "bytes go to the I/O buffer"
@@ -40,6 +41,7 @@ _STEPS: Final[tuple[Traced, ...]] = (
     (NetworkStep.CONNECTION_SCHEDULED, Connection, "wake"),
     (NetworkStep.CONNECTION_SERVICED, Connection, "turn"),
     (NetworkStep.SESSIONS_PULLED, DeliveryScheduler, "pull"),
+    (NetworkStep.SESSION_PULLED, SessionScheduler, "pull"),
     (NetworkStep.CONSUMER_PULLED, ServedConsumer, "pull"),
     (NetworkStep.CONSUMER_PULLED, StandardSubscription, "pull"),
     (NetworkStep.CONSUMER_HANDED, ServedConsumer, "write"),

@@ -21,6 +21,7 @@ STEPS = [
     NetworkStep.CONNECTION_SCHEDULED,
     NetworkStep.CONNECTION_SERVICED,
     NetworkStep.SESSIONS_PULLED,
+    NetworkStep.SESSION_PULLED,
     NetworkStep.CONSUMER_PULLED,
     NetworkStep.BUFFERED,
 ]
@@ -46,7 +47,7 @@ def hear(connection: socket.socket, until: bytes) -> None:
         heard += data
 
 
-@pytest.mark.realises("QCM-16", "QCM-17", "QCM-18", "QCM-19")
+@pytest.mark.realises("QCM-16", "QCM-17", "QCM-18", "QCM-19", "QCM-20")
 def test_each_step_is_told_in_its_order(broker: BrokerProcess) -> None:
     (url,) = broker.announced("stomp")
     place = ("127.0.0.1", int(url.rpartition(":")[2]))

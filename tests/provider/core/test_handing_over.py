@@ -72,7 +72,7 @@ def test_who_takes_none_now_is_woken_as_ever() -> None:
     world.send("a")
     world.send("b")
     assert taker.texts == ["a"]
-    assert text_of(reader.session.pull()) == "b"
+    assert text_of(reader.pull()) == "b"
 
 
 def test_nobody_is_handed_a_message_before_one_that_waits() -> None:
@@ -83,7 +83,7 @@ def test_nobody_is_handed_a_message_before_one_that_waits() -> None:
     taker.credit = 10
     world.send("b")
     assert taker.texts == []
-    assert [text_of(reader.session.pull()) for _ in range(2)] == ["a", "b"]
+    assert [text_of(reader.pull()) for _ in range(2)] == ["a", "b"]
 
 
 def test_consumers_are_handed_messages_in_turn() -> None:
@@ -100,9 +100,9 @@ def test_who_has_been_handed_one_waits_behind_those_that_pull() -> None:
     puller = world.reader("puller", interested=True)
     for text in "abc":
         world.send(text)
-        delivery = puller.session.pull()
+        delivery = puller.pull()
         assert (delivery is None) == (text != "b")
-        assert puller.session.pull() is None
+        assert puller.pull() is None
     assert taker.texts == ["a", "c"]
 
 

@@ -402,15 +402,15 @@ def test_receivers_take_turns(world: QueueWorld) -> None:
 # How work is announced and pulled
 
 
-@pytest.mark.realises("QCM-12", "QCM-13", "QCM-14", "QCM-15", "QCM-20", "QCM-21", "QCM-22")
-def test_work_goes_from_the_queue_to_the_session_and_is_pulled_the_same_way_back(world: QueueWorld) -> None:
+@pytest.mark.realises("QCM-12", "QCM-13", "QCM-14", "QCM-15", "QCM-21", "QCM-22")
+def test_work_goes_from_the_queue_to_the_session_and_is_pulled_through_the_target(world: QueueWorld) -> None:
     reader = world.reader(interested=True)
     world.reader("idle")
     steps: list[tuple[Step, object]] = []
     with tracing(lambda step, who: steps.append((step, who))):
         world.send("a")
         announced, steps = steps, []
-        delivery = reader.session.pull()
+        delivery = reader.target.pull()
     assert text_of(delivery) == "a"
     assert announced == [
         (Step.ARRIVED, world.queue),
@@ -420,29 +420,9 @@ def test_work_goes_from_the_queue_to_the_session_and_is_pulled_the_same_way_back
     ]
     assert reader.wake_ups == 1, "the session told its client"
     assert steps == [
-        (Step.SESSION_PULLED, reader.session),
         (Step.TARGET_PULLED, reader.target),
         (Step.CONSUMER_PULLED, reader.consumer),
     ]
-
-
-@pytest.mark.realises("QCM-20", "QCM-21")
-def test_a_session_goes_over_its_targets_that_have_work(world: QueueWorld) -> None:
-    session = world.session()
-    one = world.reader("one", session=session, interested=True)
-    other = world.make_queue("queue://other")
-    two = world.reader("two", session=session, queue=other, interested=True)
-    world.send("a")
-    world.send("b", queue=other)
-    pulled: list[object] = []
-    with tracing(lambda step, who: pulled.append(who) if step is Step.TARGET_PULLED else None):
-        assert [text_of(session.pull()), text_of(session.pull())] == ["a", "b"]
-        assert session.pull() is None
-        looked_in_vain = pulled[2:]
-        assert session.pull() is None
-    assert pulled[:2] == [one.target, two.target]
-    assert set(looked_in_vain) == {one.target, two.target}
-    assert len(pulled) == 4, "targets without work are passed by"
 
 
 @pytest.mark.realises("QCM-21", "QCM-22")

@@ -652,9 +652,9 @@ class Consumer:
         assert self.target.direct is not None, "the queue delivers directly to such targets only"
         self.target.direct.take(delivery)
 
-    def pull(self) -> Delivery | None:
-        """Take the next message from the queue, if there is one for this consumer."""
-        return self.queue.deliver_single_message(self)
+    def pull(self, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
+        """Take the next message from the queue, if there is one for this consumer (`ConsumedQueue.deliver_single_message`)."""
+        return self.queue.deliver_single_message(self, or_wait=or_wait, at_once=at_once)
 
     def close(self) -> None:
         """Detach from the queue; pulled messages stay with the session. May be repeated."""
@@ -674,7 +674,7 @@ class DirectConsumer(Protocol):
 class ConsumerTarget:
     """The broker's representation of one consuming client."""
 
-    __slots__ = ("_turn", "consumers", "direct", "on_ready", "session", "wants_work")
+    __slots__ = ("_turn", "consumers", "direct", "on_ready", "session")
 
     def __init__(self, session: ConsumerSession, on_ready: Callable[[], None]) -> None:
         self.session = session
@@ -683,25 +683,34 @@ class ConsumerTarget:
         self.direct: DirectConsumer | None = None
         """The client that takes messages directly; None: all are announced, and pulled."""
         self.consumers: tuple[Consumer, ...] = ()
-        self.wants_work = False
-        """Whether a consumer was woken since the last pull that found nothing."""
         self._turn = 0
+        """The place of the consumer that is asked first by the next pull."""
 
     def notify_work(self) -> None:
         """Pass a notification that there may be work for a consumer on to the session."""
-        self.wants_work = True
         self.session.notify_work(self)
 
-    def pull(self) -> Delivery | None:
-        """Pull one message through one of the consumers, each in its turn."""
+    def set_interested(self, interested: bool) -> None:
+        """Set whether wake-ups are wanted, for any of the queues. Any thread."""
+        for consumer in self.consumers:
+            consumer.set_interested(interested)
+
+    def pull(self, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
+        """Pull one message through one of the consumers, each in its turn (`ConsumedQueue.deliver_single_message`).
+
+        With `or_wait`, a success ends the interest of the consumer that had the message alone: the client pulls again when another one is
+        woken.
+        """
         consumers = self.consumers
-        for _ in consumers:
-            # In turn, so that a full queue does not starve the other queues of this client.
-            self._turn = turn = (self._turn + 1) % len(consumers)
-            delivery = consumers[turn].pull()
+        count = len(consumers)
+        # On from where the last pull stopped, so that a full queue does not starve the other queues of this client.
+        for place in range(self._turn, self._turn + count):
+            # Before the pull: if that has to be repeated where it may wait, as `at_once` says, it begins with the same queue.
+            self._turn = place % count
+            delivery = consumers[self._turn].pull(or_wait=or_wait, at_once=at_once)
             if delivery is not None:
+                self._turn = (place + 1) % count
                 return delivery
-        self.wants_work = False
         return None
 
 
@@ -775,21 +784,6 @@ class ConsumerSession:
     def notify_work(self, target: ConsumerTarget) -> None:
         """Notify the client of a target that there may be work. A separate step for `trace`, which records all of them."""
         target.on_ready()
-
-    def pull(self) -> Delivery | None:
-        """Pull one message through one of the targets that want to work, each in its turn."""
-        with self._lock:
-            # A copy, polled without the session's lock, as a poll takes the queue's.
-            wanting = [target for target in self._targets if target.wants_work]
-        for target in wanting:
-            delivery = target.pull()
-            if delivery is not None:
-                with self._lock:
-                    # Only if it is still there: the target may have been removed while it was polled.
-                    if self._targets.pop(target, self) is None:
-                        self._targets[target] = None  # at the back
-                return delivery
-        return None
 
     def give_back_all(self) -> None:
         """Release the messages that the consumers pulled and have not settled, marked redelivered; the consumers stay."""

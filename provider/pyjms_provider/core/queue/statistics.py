@@ -169,7 +169,6 @@ class Step(Enum):
     HANDED_OVER = "the queue hands the message to a consumer that waits for it"
     CONSUMER_NOTIFIED = "the consumer tells its target"
     TARGET_NOTIFIED = "the target tells its session"
-    SESSION_PULLED = "the session goes over its targets"
     TARGET_PULLED = "the target goes over its consumers"
     CONSUMER_PULLED = "the consumer tries to pull"
 
@@ -183,7 +182,6 @@ STEPS: Final[tuple[Traced, ...]] = (
     (Step.HANDED_OVER, Consumer, "direct_deliver"),
     (Step.CONSUMER_NOTIFIED, ConsumerTarget, "notify_work"),
     (Step.TARGET_NOTIFIED, ConsumerSession, "notify_work"),
-    (Step.SESSION_PULLED, ConsumerSession, "pull"),
     (Step.TARGET_PULLED, ConsumerTarget, "pull"),
     (Step.CONSUMER_PULLED, Consumer, "pull"),
 )

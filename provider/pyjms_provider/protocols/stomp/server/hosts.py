@@ -13,9 +13,10 @@ from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyjms.spi.errors import ProviderError
+    from pyjms.spi.provider import SubscribeRequest
     from pyjms_provider.core.queue.consumer import DirectConsumer
 
 # Bounded, as a client chooses the names.
@@ -57,6 +58,14 @@ class ServedHost(Protocol):
     def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
         """Send a message by `session`, one of this host's, without waiting for room; it may wait for the disk. Raises `QueueFullError` if
         there is no room.
+        """
+        ...
+
+    def subscribe(
+        self, session: ProviderSession, requests: Sequence[SubscribeRequest], on_ready: Callable[[], None]
+    ) -> ProviderConsumer:
+        """Return one consumer of `session`, one of this host's, for all `requests`; it takes their messages in turn. Raises as
+        `ProviderSession.subscribe` does.
         """
         ...
 

@@ -45,7 +45,7 @@ from pyjms_provider.protocols.stomp.server.contracts import ProtocolHandler
 from pyjms_provider.protocols.stomp.server.native_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.native_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.stomp.server.native_sessions import NativeFastFrames, PackedSends, ServedSession
-from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, Task
+from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, SessionScheduler, Task
 from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
 
 if TYPE_CHECKING:
@@ -383,7 +383,11 @@ class NativeHandler(ProtocolHandler):
             raise ResourceError(f"a connection may have {self._settings.sessions_max} sessions here")
         session = self.connection.open_session(transacted=command.transacted)
         self._sessions[command.session] = ServedSession(
-            command.session, session, self._new_executor(), transacted=command.transacted
+            command.session,
+            session,
+            self._new_executor(),
+            SessionScheduler(self.scheduler),
+            transacted=command.transacted,
         )
 
     def _close_session(self, command: commands.CloseSession) -> None:

@@ -47,7 +47,6 @@ class CreditConsumer(ABC):
         self.session = session
         self.name = name
         self.escaped = escape(name, Version.V1_2)
-        self.is_queued = False
         self.pulls_per_turn = PULLS_PER_TURN
         self.may_have_more = True
         self._handler = handler
@@ -59,7 +58,7 @@ class CreditConsumer(ABC):
 
     def on_ready(self) -> None:
         """Schedule a pull, as there may be work (any thread)."""
-        self._handler.scheduler.schedule(self)
+        self.session.scheduler.schedule(self)
 
     def add_credit(self, credit: Credit, receipt: str | None) -> None:
         """Handle a CREDIT frame, and answer it; a drain is answered when all messages there are have been pushed."""
@@ -119,7 +118,7 @@ class ServedConsumer(CreditConsumer):
 
     def on_ready(self) -> None:
         self._fetching.is_woken = True
-        self._handler.scheduler.schedule(self)
+        self.session.scheduler.schedule(self)
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Start with the broker's consumer."""
@@ -201,7 +200,9 @@ class ServedConsumer(CreditConsumer):
         True if there is credit, and nothing of this consumer or its connection is pending. This spends one credit.
         """
         # Called under the queue's lock, perhaps on another thread: only messages sent on this loop's own thread are taken.
-        if self._direct_deliveries.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
+        if self._direct_deliveries.thread != get_ident() or self._drains or self._fetching.is_busy:
+            return False
+        if self in self.session.scheduler.scheduled:
             return False
         # Never waits for the lock: the thread that holds it may be waiting for the queue's.
         if (
@@ -282,7 +283,7 @@ class ServedConsumer(CreditConsumer):
     def _found_none(self) -> None:
         """Answer drains, as a search has found no message."""
         self._restore_credit()
-        self._handler.scheduler.schedule(self)
+        self.session.scheduler.schedule(self)
 
     def _restore_credit(self) -> None:
         with self._lock:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
     from pyjms_provider.protocols.stomp.server.hosts import Guard
-    from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor
+    from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, SessionScheduler
     from pyjms_provider.stores.codec import PackedEnvelope
 
 _SMALL: Final = 256
@@ -47,10 +47,20 @@ _PERSISTENT: Final = 2
 class ServedSession:
     """One session. Only its executor uses it, except `unsettled`, to which the connection's thread adds."""
 
-    def __init__(self, name: str, session: ProviderSession, executor: SerialExecutor, *, transacted: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        session: ProviderSession,
+        executor: SerialExecutor,
+        scheduler: SessionScheduler,
+        *,
+        transacted: bool,
+    ) -> None:
         self.name = name
         self.session = session
         self.executor = executor
+        self.scheduler = scheduler
+        """The session's consumers and browsers that may have work; any thread may call `schedule`."""
         self.transacted = transacted
         self.unsettled: dict[int, Delivery] = {}
         """By number, as MESSAGE has it in `ack`."""

@@ -3,13 +3,16 @@
 Tasks are done one after the other, on the connection's thread or, if they may wait, on another.
 
 The broker notifies a consumer of work on any thread (QCM-13); this goes on to its session, the connection and the transport's schedule.
-Then the connection serves its sessions with work in turns, each session its consumers, and each consumer tries to pull (QCM-14 to 22;
-Broker-J, fairness within a connection).
+Then the connection serves its sessions with work in turns, each session its consumers, and each consumer tries to pull (QCM-14 to 22).
+
+Each layer keeps the order of its turns between two passes: the connection goes on with the session after the one at which the wire was full,
+and so does the session with its consumers (Broker-J, fairness within a connection). A consumer of several queues does the same with
+these (`ConsumerTarget.pull`).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -155,57 +158,85 @@ PULLS_PER_TURN: Final = 16
 class DeliverySource(Protocol):
     """A source of bytes for the wire, as long as it has work."""
 
-    is_queued: bool
-    """Whether it waits for its turn; only `DeliveryScheduler` sets it."""
     pulls_per_turn: int
     """How often it may pull in one turn."""
     may_have_more: bool
-    """Whether it is scheduled again after a full turn; if not, it calls `DeliveryScheduler.schedule` when there is work again."""
+    """Whether it is scheduled again after a full turn; if not, it calls `SessionScheduler.schedule` when there is work again."""
 
     def pull(self) -> Iterable[bytes] | None:
-        """Return a frame in parts, or None: there is no work until `DeliveryScheduler.schedule` is called again."""
+        """Return a frame in parts, or None: there is no work until `SessionScheduler.schedule` is called again."""
         ...
 
 
 class DeliveryScheduler:
-    """The consumers of one connection that may have work, served in turns."""
+    """The sessions of one connection that may have work, served in turns."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self.scheduled: deque[DeliverySource] = deque()
-        """The sources that wait for a turn; read-only for others."""
+        # An ordered set: each of its operations is one step of the interpreter, so any thread may add without a lock, and a session that two
+        # threads add at once has one turn.
+        self.scheduled: OrderedDict[SessionScheduler, None] = OrderedDict()
+        """The sessions that wait for a turn; read-only for others."""
 
     def __bool__(self) -> bool:
         return bool(self.scheduled)
 
-    def schedule(self, source: DeliverySource) -> None:
-        """Queue `source` for a turn. Any thread; never waits."""
-        if not source.is_queued:
-            # Without a lock: if two threads race, the consumer has a turn too many, which finds nothing.
-            source.is_queued = True
-            self.scheduled.append(source)
+    def schedule(self, session: SessionScheduler) -> None:
+        """Queue `session` for a turn. Any thread; never waits."""
+        if session not in self.scheduled:
+            self.scheduled[session] = None
             self._wake()
 
     def pull(self, size: int, parts: list[bytes]) -> int:
         """Add about `size` bytes to `parts`; return how many. The connection's thread."""
         scheduled, taken = self.scheduled, 0
         while taken < size and scheduled:
-            source = scheduled.popleft()
-            # Before the consumer checks: work that arrives from now on gives it another turn.
-            source.is_queued = False
-            pulled: Iterable[bytes] | None = None
-            for _ in range(source.pulls_per_turn):
-                pulled = source.pull()
-                if pulled is None:
-                    break
-                for part in pulled:
-                    parts.append(part)
-                    taken += len(part)
-                if taken >= size:
-                    break
-            # To the end of the queue, behind the connection's other consumers.
-            if pulled is not None and source.may_have_more:
-                self.schedule(source)
+            # Before the session looks for work: work that arrives from now on gives it another turn.
+            session, _ = scheduled.popitem(last=False)
+            taken += session.pull(size - taken, parts)
+            # To the end, behind the connection's other sessions, however many consumers it has.
+            if session.scheduled:
+                self.schedule(session)
+        return taken
+
+
+class SessionScheduler:
+    """The consumers of one session that may have work, served in turns."""
+
+    __slots__ = ("_connection", "scheduled")
+
+    def __init__(self, connection: DeliveryScheduler) -> None:
+        self._connection = connection
+        # As in `DeliveryScheduler`.
+        self.scheduled: OrderedDict[DeliverySource, None] = OrderedDict()
+        """The consumers that wait for a turn; read-only for others."""
+
+    def schedule(self, source: DeliverySource) -> None:
+        """Queue `source` for a turn, and this session for one of its connection. Any thread; never waits."""
+        if source not in self.scheduled:
+            self.scheduled[source] = None
+            self._connection.schedule(self)
+
+    def pull(self, size: int, parts: list[bytes]) -> int:
+        """Give the next consumer its turn, of about `size` bytes at most; return how many were added to `parts`. The connection's thread."""
+        taken = 0
+        # Empty if its last consumer had its turn while another thread was scheduling that one.
+        if not self.scheduled:
+            return taken
+        source, _ = self.scheduled.popitem(last=False)
+        pulled: Iterable[bytes] | None = None
+        for _ in range(source.pulls_per_turn):
+            pulled = source.pull()
+            if pulled is None:
+                break
+            for part in pulled:
+                parts.append(part)
+                taken += len(part)
+            if taken >= size:
+                break
+        # To the end, behind the session's other consumers.
+        if pulled is not None and source.may_have_more:
+            self.schedule(source)
         return taken
 
 

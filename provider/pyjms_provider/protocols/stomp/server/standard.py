@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -33,11 +33,12 @@ from pyjms_provider.protocols.stomp.message_properties import WireProperties, tr
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.contracts import ProtocolHandler
 from pyjms_provider.protocols.stomp.server.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
-from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN, SerialExecutor, Task
+from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN, SerialExecutor, SessionScheduler, Task
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession
+    from pyjms.spi.selector import Selector
     from pyjms.types import Stored
     from pyjms_provider.protocols.stomp.server.contracts import Engine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
@@ -62,7 +63,7 @@ class StandardSubscription:
         handler: StandardHandler,
         *,
         name: str,
-        destination: Address,
+        destinations: Sequence[Address],
         shown_destination: str,
         mode: AckMode,
         window: int,
@@ -71,16 +72,15 @@ class StandardSubscription:
     ) -> None:
         """`acks_by_id`: an ACK names the message-id of MESSAGE, as in STOMP 1.0 and 1.1, not a number."""
         self.name = name
-        self.destination = destination
+        self.destinations = destinations
         self.shown_destination = shown_destination
-        """The client's name for it, which MESSAGE repeats."""
+        """The client's name of its only destination, which MESSAGE repeats; empty: it has several, and each message names its own."""
         self.mode = mode
         self.durable_name = durable_name
         self.unsettled: OrderedDict[str, Delivery] = OrderedDict()
         """By their numbers on the connection; oldest first, as an ACK may cover all up to its own."""
         self._numbers_by_id: dict[str, set[str]] | None = {} if acks_by_id else None
         """The numbers of unsettled messages by message-id, where ACK names that; under the lock."""
-        self.is_queued = False
         self.pulls_per_turn = PULLS_PER_TURN
         self.may_have_more = True
         self._handler = handler
@@ -101,11 +101,11 @@ class StandardSubscription:
     def on_ready(self) -> None:
         """Schedule a pull, as there may be work (any thread)."""
         self._fetching.is_woken = True
-        self._handler.scheduler.schedule(self)
+        self._handler.consumers.schedule(self)
 
     def _found_none(self) -> None:
         """Schedule a pull, as a search has found no message: `pull` reports that."""
-        self._handler.scheduler.schedule(self)
+        self._handler.consumers.schedule(self)
 
     def pull(self) -> Iterable[bytes] | None:
         """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
@@ -248,12 +248,11 @@ class StandardBrowser:
         write: Callable[[Delivery | None], Iterable[bytes]],
     ) -> None:
         """`write` encodes a message as a frame in parts; with None, the end."""
-        self.is_queued = False
         self.pulls_per_turn = PULLS_PER_TURN
         self.may_have_more = True
         self._write = write
         self._is_over = False
-        self._browsing = Browsing(handler.engine, messages, write, lambda: handler.scheduler.schedule(self))
+        self._browsing = Browsing(handler.engine, messages, write, lambda: handler.consumers.schedule(self))
 
     def pull(self) -> Iterable[bytes] | None:
         """Return one MESSAGE in parts, the last one being the end; None: the end was sent, or nothing has been found yet."""
@@ -433,6 +432,8 @@ class StandardHandler(ProtocolHandler):
         self._version = login.version
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
+        self.consumers = SessionScheduler(self.scheduler)
+        """The consumers and browsers of that one session that may have work; any thread may call `schedule`."""
         # STOMP has no START: messages flow from SUBSCRIBE on.
         connection.start()
         self._executor = SerialExecutor(engine.transport, self.perform, engine.fail, self.backlog)
@@ -561,7 +562,7 @@ class StandardHandler(ProtocolHandler):
 
     def _reads(self, address: Address) -> bool:
         return any(
-            isinstance(each, StandardSubscription) and each.destination == address
+            isinstance(each, StandardSubscription) and address in each.destinations
             for each in self._subscriptions.values()
         )
 
@@ -588,50 +589,71 @@ class StandardHandler(ProtocolHandler):
         name = self._name_of(headers)
         if name in self._subscriptions:
             raise SequenceError(f"there is a subscription {name[:80]!r} already: unsubscribe it, or choose another id")
-        if len(self._subscriptions) >= self._settings.subscriptions_max:
-            raise ResourceError(f"a connection may have {self._settings.subscriptions_max} subscriptions here")
-        shown = headers.get("destination", "")
-        address = PYJMS.destinations.read(headers)
-        if address.temporary:
-            # SUBSCRIBE makes a temporary destination, as at ActiveMQ.
-            address = self._temporaries.resolve(address)
+        named = _destinations(headers)
+        if self._destination_count() + len(named) > self._settings.subscriptions_max:
+            raise ResourceError(
+                f"a connection may have {self._settings.subscriptions_max} subscriptions here, of one destination each"
+            )
+        # SUBSCRIBE makes a temporary destination, as at ActiveMQ.
+        addresses = [self._temporaries.resolve(each) if each.temporary else each for each in named]
+        shown = headers["destination"] if len(addresses) == 1 else ""
         selector = plain_selector(headers.get("selector"))
         if headers.get("browser") == "true":
-            self.guard.browse(address)
-            self._begin_browser(name, shown, self._session.browse(address, selector))
+            self._browse(name, shown, addresses, selector)
             return
-        self.guard.read(address)
+        for address in addresses:
+            self.guard.read(address)
         durable_name = _first(headers, _DURABLE_NAMES)
         if durable_name is not None:
+            if len(addresses) > 1:
+                raise SequenceError(
+                    "a durable subscription has one destination: subscribe to each by a name of its own"
+                )
             if self._client_id is None:
                 raise SequenceError("a durable subscription needs a client-id in CONNECT")
             self.guard.subscribe(self._client_id, durable_name)
         subscription = StandardSubscription(
             self,
             name=name,
-            destination=address,
+            destinations=addresses,
             shown_destination=shown,
             mode=_ack_mode(headers),
             window=self._window(headers),
             durable_name=durable_name,
             acks_by_id=self._acks_by_id,
         )
-        request = SubscribeRequest(
-            address=address,
-            selector=selector,
-            no_local=_first(headers, _NO_LOCAL) == "true",
-            durable_name=durable_name,
-            priority=_number(headers, "activemq.priority", 0),
-        )
-        consumer = self._session.subscribe(request, subscription.on_ready)
+        requests = [
+            SubscribeRequest(
+                address=address,
+                selector=selector,
+                no_local=_first(headers, _NO_LOCAL) == "true",
+                durable_name=durable_name,
+                priority=_number(headers, "activemq.priority", 0),
+            )
+            for address in addresses
+        ]
+        consumer = self.guard.host.subscribe(self._session, requests, subscription.on_ready)
         # Before messages flow, so that an ACK finds it.
         self._subscriptions[name] = subscription
         subscription.begin(consumer)
 
+    def _destination_count(self) -> int:
+        """Return how many destinations the subscriptions and browsers have together."""
+        return sum(
+            len(each.destinations) if isinstance(each, StandardSubscription) else 1
+            for each in self._subscriptions.values()
+        )
+
+    def _browse(self, name: str, shown: str, addresses: Sequence[Address], selector: Selector | None) -> None:
+        if len(addresses) > 1:
+            raise SequenceError("a browser has one queue: browse each by a SUBSCRIBE of its own")
+        self.guard.browse(addresses[0])
+        self._begin_browser(name, shown, self._session.browse(addresses[0], selector))
+
     def _begin_browser(self, name: str, shown: str, messages: Iterable[Delivery]) -> None:
         browser = StandardBrowser(self, iter(messages), partial(self._write_browsed, name, shown))
         self._subscriptions[name] = browser
-        self.scheduler.schedule(browser)
+        self.consumers.schedule(browser)
 
     def _window(self, headers: Mapping[str, str]) -> int:
         if _ack_mode(headers) is AckMode.AUTO:
@@ -714,6 +736,8 @@ class StandardHandler(ProtocolHandler):
         headers = frame.headers
         if shown:
             headers["destination"] = shown
+        elif envelope.destination.temporary:
+            headers["destination"] = self._temporaries.shown(envelope.destination)
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             headers["reply-to"] = self._temporaries.shown(envelope.reply_to)
         headers["message-id"] = self.shown_id(delivery, number)
@@ -861,6 +885,18 @@ def _nothing() -> None:
 
 def _first(headers: Mapping[str, str], names: Iterable[str]) -> str | None:
     return next((headers[name] for name in names if name in headers), None)
+
+
+_joined = re.compile(r", *(?=/(?:temp-)?(?:queue|topic)/)")
+"""Matches between two destinations, as ActiveMQ joins them; any other comma belongs to a name."""
+
+
+def _destinations(headers: Mapping[str, str]) -> list[Address]:
+    """Return the destinations that SUBSCRIBE names, each once, in order. Raises `DestinationError`."""
+    texts = _joined.split(headers.get("destination", ""))
+    # Mostly there is one, or none: the whole frame is read as that of SEND.
+    frames = [headers] if len(texts) == 1 else [{"destination": text} for text in texts]
+    return list(dict.fromkeys(map(PYJMS.destinations.read, frames)))
 
 
 def _number(headers: Mapping[str, str], name: str, default: int) -> int:

@@ -284,7 +284,7 @@ def test_a_message_that_is_taken_while_its_subscription_ends_goes_back() -> None
     class ProtocolHandler:
         engine = session = None
 
-        class scheduler:  # noqa: N801 - as the handler calls it
+        class consumers:  # noqa: N801 - as the handler calls it
             schedule = staticmethod(lambda who: None)
 
         def hold(self, subscription: StandardSubscription, delivery: Delivery) -> str:
@@ -299,7 +299,7 @@ def test_a_message_that_is_taken_while_its_subscription_ends_goes_back() -> None
     subscription = StandardSubscription(
         handler,
         name="s",
-        destination=ORDERS,
+        destinations=[ORDERS],
         shown_destination="",
         mode=AckMode.CLIENT,
         window=10,

@@ -9,7 +9,13 @@ from pyjms.spi.provider import ProviderSession
 from pyjms_provider.protocols.engine import TransportContext
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
-from pyjms_provider.protocols.stomp.server.scheduling import Backlog, SerialExecutor, Task
+from pyjms_provider.protocols.stomp.server.scheduling import (
+    Backlog,
+    DeliveryScheduler,
+    SerialExecutor,
+    SessionScheduler,
+    Task,
+)
 
 
 class Jobs:
@@ -36,7 +42,8 @@ def task(do: Callable[[], None] = lambda: None) -> Task:
 def test_acknowledgements_that_join_one_that_waits_are_counted_until_it_is_done() -> None:
     jobs, backlog = Jobs(), Backlog()
     executor = SerialExecutor(cast("TransportContext", jobs), lambda task: task.do(), lambda error: None, backlog)
-    session = ServedSession("a", cast("ProviderSession", None), executor, transacted=False)
+    consumers = SessionScheduler(DeliveryScheduler(jobs.wake))
+    session = ServedSession("a", cast("ProviderSession", None), executor, consumers, transacted=False)
     executor.add(task())
     executor.run()  # so that the next one waits
     late, numbers = task(), [range(1, 2)]

@@ -212,7 +212,7 @@ def test_an_acknowledgement_of_one_looks_at_one_however_many_are_open(bench: Ben
     handler = bench.connect().engine.handler
     assert isinstance(handler, StandardHandler)
     subscription = StandardSubscription(
-        handler, name="1", destination=ORDERS, shown_destination="", mode=AckMode.CLIENT, window=1, durable_name=None
+        handler, name="1", destinations=[ORDERS], shown_destination="", mode=AckMode.CLIENT, window=1, durable_name=None
     )
     delivery = Delivery(envelope=make_envelope("x"), count=1, redelivered=False, tag=None)
     numbers = list(map(str, range(1, 60_001)))
