@@ -19,14 +19,15 @@ from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError,
 from pyjms_provider.core.host.restoring import restore_host
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.journal.storage_manager import StorageManager
+from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import ScheduledTasks
-from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy
+from pyjms_provider.settings import DEFAULT_MEMORY, Acknowledge, BrokerSettings, StandBy
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 from pyjms_provider.stores.file_lock import RETRY_MS
 from pyjms_provider.stores.memory import MemoryMessageStore
-from pyjms_provider.stores.opening import open_store
+from pyjms_provider.stores.opening import open_store, open_temporary_file
 from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.settings import StoryLevel
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.scheduled import Scheduled
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.security.contracts import AccessPolicy, Principal
+    from pyjms_provider.stores.temporary_file import TemporaryFile
 
 __all__ = [
     "Client",
@@ -114,6 +116,7 @@ class EmbeddedBroker:
         self._clients: dict[ConnectionId, Client] = {}
         self._scheduled_tasks = ScheduledTasks(name, clock)
         self._journal = journal
+        self._temporary_file: TemporaryFile | None = None
         self._first_watch = on_expired
         self.stories: StoryLog | None = None
         """The record of the messages' lives; None: there is none."""
@@ -201,17 +204,36 @@ class EmbeddedBroker:
         if self._journal is not None:
             # Not clean: this broker has served no client, and the delivery marks of the last one must stay.
             self._journal.close(clean=False)
+        if self._temporary_file is not None:
+            self._temporary_file.close()
 
     def _open_host(self) -> VirtualHost:
         settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self.run_id}"
+        stories = None if self.stories is None else self.stories.buffer
         if journal is None:
-            return self._make_host(MemoryMessageStore(store_id), None)
+            paging = settings.paging
+            if paging is None:
+                return self._make_host(MemoryMessageStore(store_id), None)
+            self._temporary_file = pages = open_temporary_file(paging)
+            bounded = PagingMessageStore(
+                store_id,
+                pages,
+                last_id=ReferenceId(0),
+                memory_bytes=paging.memory_bytes,
+                stories=stories,
+                is_reliable=False,
+            )
+            return self._make_host(bounded, None)
         recovery = journal.recover(self._progress_logger())
         chosen = settings.store
-        memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
-        stories = None if self.stories is None else self.stories.buffer
         # New ids are greater than all that the journal knows, as ids are never reused.
-        store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, stories=stories, **memory)
+        store = PagingMessageStore(
+            store_id,
+            journal,
+            last_id=recovery.last_id,
+            memory_bytes=DEFAULT_MEMORY if chosen is None else chosen.memory_bytes,
+            stories=stories,
+        )
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
         storage = StorageManager(
             journal, store, self.clock, force_acknowledgements=forced, schedule=self._scheduled_tasks.schedule
@@ -397,6 +419,8 @@ class EmbeddedBroker:
             if is_first and self._journal is not None:
                 # Messages held in doubt are delivered again, and need the marks for the redelivered flag.
                 self._journal.close(clean=is_certain)
+            if is_first and self._temporary_file is not None:
+                self._temporary_file.close()
 
     def _lose_store(self, error: ProviderError) -> None:
         """Stop serving: the store has another holder, or no longer exists. Does not wait, as any thread may have detected the loss."""

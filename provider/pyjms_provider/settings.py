@@ -17,11 +17,20 @@ from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
-__all__ = ["URL_OPTIONS", "Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
+__all__ = [
+    "URL_OPTIONS",
+    "Acknowledge",
+    "BrokerSettings",
+    "PagingSettings",
+    "StandBy",
+    "StoreSettings",
+    "Synchronous",
+    "read_url",
+]
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
-_MEMORY: Final = 200_000_000
+DEFAULT_MEMORY: Final = 200_000_000
 _KEEP_FREE: Final = 16_000_000
 
 
@@ -56,7 +65,7 @@ class StoreSettings:
     synchronous: Synchronous = Synchronous.FULL
     acknowledge: Acknowledge = Acknowledge.WRITTEN
     stand_by: StandBy = StandBy.REFUSE
-    memory_bytes: int = _MEMORY
+    memory_bytes: int = DEFAULT_MEMORY
     """The most memory for the bodies of messages; the others wait on the disk."""
     keep_free_bytes: int = _KEEP_FREE
     """While the disk of a file has less free space, messages are refused, so that those there can be acknowledged; 0: never."""
@@ -65,11 +74,27 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PagingSettings:
+    """The temporary file of a broker without a store, for messages that do not fit into memory."""
+
+    memory_bytes: int = DEFAULT_MEMORY
+    """The most memory for the bodies of messages; the others wait in the file."""
+    directory: Path | None = None
+    """Where the file is made; None: TMPDIR, or /var/tmp, which is not in memory."""
+    limit_bytes: int = 0
+    """The most that the messages in the file take; beyond it messages are refused; 0: what the disk has."""
+    keep_free_bytes: int = _KEEP_FREE
+    """While the disk has less free space, messages beyond memory are refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     """All settings with which a broker is started."""
 
     policy: HostPolicy = field(default_factory=HostPolicy)
     store: StoreSettings | None = None
+    paging: PagingSettings | None = None
+    """Without a store: the memory of messages and the file for the others; None: all are in memory."""
     story: StorySettings | None = None
     """The recording of the messages' lives; None: nothing is recorded."""
 
@@ -83,6 +108,8 @@ _VALUES: Final[Mapping[str, str]] = {
     "stand_by": "refuse or wait",
     "memory": "bytes, as 200MB or 1GiB",
     "keep_free": "bytes, as 16MB or 1GiB",
+    "paging_directory": "a directory on a disk",
+    "paging_limit": "bytes, as 10GB; 0: what the disk has",
     "branch_timeout": "seconds, 0: never",
     "transaction_timeout": "seconds, 0: never",
     "story": "ends, all or off",
@@ -97,7 +124,8 @@ URL_OPTIONS: Final = frozenset((*_VALUES, *_POLICY))
 """All options of a ``vm://`` URL."""
 _POLICY_TEXTS: Final = ("key", "dead_letter", "expiry_queue")
 _BOOLEANS: Final = {"true": True, "false": False}
-_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "keep_free", "branch_timeout")
+_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "branch_timeout")
+_OF_PAGING: Final = ("paging_directory", "paging_limit")
 
 
 def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
@@ -116,6 +144,15 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
     for name in _NEEDS_STORE:
         if name in options and "store" not in options:
             raise UrlError(f"{name}= says how a store is used, so it needs store={_VALUES['store']}")
+    for name in _OF_PAGING:
+        if name in options and ("store" in options or "memory" not in options):
+            raise UrlError(
+                f"{name}= is for the temporary file of a broker with memory= and without store=, which has files of its own"
+            )
+    if "keep_free" in options and not options.keys() & {"store", "memory"}:
+        raise UrlError(
+            f"keep_free= says how a disk is used, so it needs store={_VALUES['store']}, or memory={_VALUES['memory']}"
+        )
     if not options:
         return url.host, None
     policy = HostPolicy(
@@ -125,7 +162,9 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
         queues=QueuePolicies(default=_policy(options)),
     )
-    return url.host, BrokerSettings(policy=policy, store=_store(options), story=_story(options))
+    return url.host, BrokerSettings(
+        policy=policy, store=_store(options), paging=_paging(options), story=_story(options)
+    )
 
 
 def _store(options: Mapping[str, str]) -> StoreSettings | None:
@@ -139,7 +178,22 @@ def _store(options: Mapping[str, str]) -> StoreSettings | None:
         synchronous=_choice(options, "synchronous", Synchronous.FULL),
         acknowledge=_choice(options, "acknowledge", Acknowledge.WRITTEN),
         stand_by=_choice(options, "stand_by", StandBy.REFUSE),
-        memory_bytes=_bytes(options["memory"]) if "memory" in options else _MEMORY,
+        memory_bytes=_bytes(options["memory"]) if "memory" in options else DEFAULT_MEMORY,
+        keep_free_bytes=_bytes(options["keep_free"], "keep_free") if "keep_free" in options else _KEEP_FREE,
+    )
+
+
+def _paging(options: Mapping[str, str]) -> PagingSettings | None:
+    """Return the settings of the temporary file of a broker without a store; None: there is none."""
+    if "store" in options or "memory" not in options:
+        return None
+    directory = options.get("paging_directory")
+    if directory == "":
+        raise UrlError(f"paging_directory= is empty; write {_VALUES['paging_directory']}")
+    return PagingSettings(
+        memory_bytes=_bytes(options["memory"]),
+        directory=None if directory is None else Path(directory),
+        limit_bytes=_bytes(options["paging_limit"], "paging_limit") if "paging_limit" in options else 0,
         keep_free_bytes=_bytes(options["keep_free"], "keep_free") if "keep_free" in options else _KEEP_FREE,
     )
 

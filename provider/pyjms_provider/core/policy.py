@@ -70,7 +70,7 @@ class Overflow(Enum):
     RING = "ring"
     """The oldest message that is not held is dropped."""
     FLOW_TO_DISK = "flow_to_disk"
-    """The message is accepted, and stays on the disk until it is needed; requires a broker with a store."""
+    """The message is accepted, and stays on the disk until it is needed; requires a broker with a store, or a limit of memory."""
 
     __hash__ = object.__hash__
 

@@ -1,8 +1,8 @@
 """Message stores (JBoss Messaging Core §3): they turn messages into references, and references into messages.
 
-`MessageStore` is the contract. `PagingMessageStore` keeps the messages of a broker with a journal, within a limit of memory (Broker-J, flow
-to disk): beyond the limit the newest messages leave memory first, because they are delivered last. A PERSISTENT message that is in the journal
-is simply dropped from memory; one that is not, as it is transient or its transaction is open, is paged out to the journal.
+`MessageStore` is the contract. `PagingMessageStore` keeps messages within a limit of memory (Broker-J, flow to disk): beyond the limit the newest
+messages leave memory first, because they are delivered last. A PERSISTENT message that is in the journal is simply dropped from memory; one that is not,
+as it is transient or its transaction is open, is paged out: to the journal, or, in a broker without one, to a temporary file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageRefer
 from pyjms_provider.core.message.trace_events import Happening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pyjms_provider.core.journal.journal import Journal
     from pyjms_provider.core.message.trace_events import StoryBuffer
 
 
@@ -171,21 +170,39 @@ def approximate_size(envelope: Envelope) -> int:
     return MESSAGE_OVERHEAD + content_size(envelope)
 
 
+class PagedMessages(Protocol):
+    """Where messages wait that are not in memory: a journal, or a temporary file. As the methods of `Journal`."""
+
+    def read(self, ids: Sequence[ReferenceId]) -> Mapping[ReferenceId, Envelope]:
+        """Return messages; those that are not there are left out. Waits for a disk. Raises `ResourceError`."""
+
+    def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        """Store messages that need not survive. Waits for a disk. Raises `ResourceError`."""
+
+    def drop_paged(self, ids: Sequence[ReferenceId]) -> None:
+        """Forget messages that were paged out. Does not wait, and takes no lock but its own. May be repeated."""
+
+
 class PagingMessageStore(MessageStore):
-    """The message store of a broker with a journal: reliable, and bounded in memory (§3.1)."""
+    """A message store that is bounded in memory; with a journal it is reliable (§3.1)."""
 
     def __init__(
         self,
         store_id: str,
-        journal: Journal,
+        pages: PagedMessages,
         *,
         last_id: ReferenceId,
         memory_bytes: int,
         stories: StoryBuffer | None = None,
+        is_reliable: bool = True,
     ) -> None:
-        """`last_id`: the highest id in use; `memory_bytes`: the limit of the messages in memory; `stories`: where paging is traced."""
+        """`pages`: where the others wait; `last_id`: the highest id in use; `memory_bytes`: the limit of the messages in memory.
+
+        `stories`: where paging is traced; `is_reliable`: whether `pages` is a journal, and its messages survive the process.
+        """
         self._store_id = store_id
-        self._journal = journal
+        self._pages = pages
+        self._is_reliable = is_reliable
         self._stories = stories
         self._memory_bytes = memory_bytes
         # Beyond all ids of the journal: ids are never used twice, which settles writes in doubt (decision 0197).
@@ -209,11 +226,11 @@ class PagingMessageStore(MessageStore):
 
     @property
     def is_reliable(self) -> bool:
-        return True
+        return self._is_reliable
 
     @property
     def is_transactional(self) -> bool:
-        return True
+        return self._is_reliable
 
     @property
     def bytes_in_memory(self) -> int:
@@ -306,7 +323,7 @@ class PagingMessageStore(MessageStore):
             return super().fetch(reference)
         except NotInMemoryError:
             # Not loaded into memory: the caller needs it once.
-            envelope = self._journal.read([reference.id]).get(reference.id)
+            envelope = self._pages.read([reference.id]).get(reference.id)
             if envelope is not None:
                 reference.size = reference.size or approximate_size(envelope)
             return envelope
@@ -316,7 +333,7 @@ class PagingMessageStore(MessageStore):
         if not wanted:
             return ()
         # Without the lock, as it waits for the disk; afterwards the holders of each message are checked again.
-        found = self._journal.read(list(wanted))
+        found = self._pages.read(list(wanted))
         back: list[MessageReference] = []
         with self._lock:
             for reference_id, reference in reversed(wanted.items()):
@@ -446,7 +463,7 @@ class PagingMessageStore(MessageStore):
         ]
         # Not under the lock, as it waits for the disk; so the holders of each message are checked again.
         if transient:
-            self._journal.page_out(transient)
+            self._pages.page_out(transient)
         gone: list[ReferenceId] = []
         with self._lock:
             for reference, _ in transient:
@@ -461,7 +478,7 @@ class PagingMessageStore(MessageStore):
                     del self._messages[reference.id]
                     self._bytes -= reference.size
         if gone:
-            self._journal.drop_paged(gone)
+            self._pages.drop_paged(gone)
         self._emit(Happening.PAGED_OUT, [reference for reference, _ in leaving])
 
     def _emit(self, happening: Happening, references: Sequence[MessageReference]) -> None:
@@ -519,8 +536,8 @@ class PagingMessageStore(MessageStore):
 
     def _drop_paged(self, reference: MessageReference) -> None:
         """Drop a paged-out copy. The lock is held. May be repeated."""
-        # The journal defers it and does not wait, so this may be called with the lock held.
-        self._journal.drop_paged([reference.id])
+        # It is deferred, and does not wait, so this may be called with the lock held.
+        self._pages.drop_paged([reference.id])
         self._paged.pop(reference.id, None)
 
     def __len__(self) -> int:

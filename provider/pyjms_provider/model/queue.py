@@ -24,7 +24,6 @@ from pyjms_provider.core.policy import (
     QueuePolicy,
     QueueType,
 )
-from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.core.queue.statistics import counts_of, most_deliveries, oldest_timestamp_ms, traffic_of
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute, mask, plain, resolve
 from pyjms_provider.model.errors import (
@@ -175,14 +174,12 @@ def policy_errors_as_attribute_errors(where: str) -> Iterator[None]:
         raise _refused(where, error, "") from error
 
 
-def read_policy(values: Mapping[str, Any], where: str, attribute_name: str, *, has_disk: bool) -> QueuePolicy:
-    """Return a policy of plain values, for a host that has a disk or not. Raises `InvalidAttributesError`."""
+def read_policy(values: Mapping[str, Any], where: str, attribute_name: str) -> QueuePolicy:
+    """Return a policy of plain values. Raises `InvalidAttributesError`."""
     try:
-        policy = QueuePolicy.from_mapping(values)
-        check_disk(policy, has_disk=has_disk)
+        return QueuePolicy.from_mapping(values)
     except PolicyError as error:
         raise _refused(where, error, attribute_name) from error
-    return policy
 
 
 def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttributesError:

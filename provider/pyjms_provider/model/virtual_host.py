@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -42,7 +43,7 @@ from pyjms_provider.model.queue import PolicyPattern, QueueSource, chosen, polic
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
 from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
-from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
+from pyjms_provider.settings import Acknowledge, BrokerSettings, PagingSettings, StandBy, StoreSettings, Synchronous
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
@@ -71,8 +72,19 @@ class VirtualHostAttributes(StoryAttributes):
         "How much memory bodies may take before they wait on the disk.", default="200MB", unit="bytes", ge=1_000_000
     )
     keep_free_bytes: ByteCount = attribute(
-        "While less is left on the disk of a store's file, messages are refused, so that others can be acknowledged.",
+        "While less is left on the disk of a store's file, messages are refused, so that others can be acknowledged; without a store "
+        "those beyond memory are.",
         default="16MB",
+        unit="bytes",
+        ge=0,
+    )
+    paging_directory: str | None = attribute(
+        "Without a store: where the temporary file of messages beyond memory_bytes is made; none: TMPDIR, or /var/tmp.",
+        default=None,
+    )
+    paging_limit_bytes: ByteCount = attribute(
+        "How much these messages may take; beyond it messages are refused; 0: what the disk has.",
+        default=0,
         unit="bytes",
         ge=0,
     )
@@ -224,9 +236,7 @@ class VirtualHost(StoryTelling, Stoppable):
         self._policies(new)
 
     def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
-        # An adopted broker is running, so its settings have been checked.
-        has_disk = chosen.store_url is not None or self._adopted is not None
-        read = partial(read_policy, where=self.path, has_disk=has_disk)
+        read = partial(read_policy, where=self.path)
         patterns = tuple(
             (each.pattern, read(each.policy, attribute_name=f"queue_patterns.{number}.policy"))
             for number, each in enumerate(chosen.queue_patterns)
@@ -256,7 +266,13 @@ class VirtualHost(StoryTelling, Stoppable):
         node = "" if self.parent is None else self.parent.name
         story = story_settings(chosen, node, self.name)
         if chosen.store_url is None:
-            return BrokerSettings(policy=policy, story=story)
+            paging = PagingSettings(
+                memory_bytes=chosen.memory_bytes,
+                directory=None if chosen.paging_directory is None else Path(chosen.paging_directory),
+                limit_bytes=chosen.paging_limit_bytes,
+                keep_free_bytes=chosen.keep_free_bytes,
+            )
+            return BrokerSettings(policy=policy, paging=paging, story=story)
         store = StoreSettings(
             url=with_password(chosen.store_url, chosen.store_password),
             synchronous=chosen.synchronous,

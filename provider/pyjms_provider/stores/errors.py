@@ -15,6 +15,7 @@ __all__ = [
     "HeldStoreError",
     "LostStoreError",
     "NewerStoreError",
+    "PagingFullError",
     "ReadOnlyStoreError",
     "StoreError",
     "StorePluginError",
@@ -92,6 +93,12 @@ class LostStoreError(StoreError):
     """This broker has lost the store, and another one may hold it now: nothing may be written any more."""
 
     code = "PYJMS-STORE-LOST"
+
+
+class PagingFullError(StoreError):
+    """Memory is full, and the temporary file takes no more messages: its disk is full, or its limit is reached."""
+
+    code = "PYJMS-PAGING-FULL"
 
 
 class CodecError(StoreError):

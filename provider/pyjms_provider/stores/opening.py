@@ -17,7 +17,8 @@ from pyjms_provider.stores.errors import AmbiguousStoreError, StorePluginError, 
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms_provider.settings import StoreSettings
+    from pyjms_provider.settings import PagingSettings, StoreSettings
+    from pyjms_provider.stores.temporary_file import TemporaryFile
 
 # Stores of other packages are found as entry points of the group ``pyjms.stores``, by scheme. A package is imported only
 # when its scheme is used, so that its dependencies need not be installed otherwise.
@@ -130,6 +131,14 @@ def open_store(
     return _call_plugin(find_opener(scheme), lambda opener: opener.open_journal(request), Journal)
 
 
+def open_temporary_file(settings: PagingSettings) -> TemporaryFile:
+    """Return the temporary file of a broker without a store. Raises `MissingProviderError`, `UnusableStoreError`."""
+    with _needing_an_extra("memory="):
+        # Imported here: messages are encoded by an optional dependency.
+        from pyjms_provider.stores.temporary_file import TemporaryFile
+    return TemporaryFile(settings)
+
+
 def configuration_store(url: str, clock: Clock) -> ConfigurationStore:
     """Return the configuration store that `url` names, not opened yet. Raises as `open_store`."""
     scheme = _scheme_of(url)
@@ -148,12 +157,12 @@ def _scheme_of(url: str) -> str:
 
 
 @contextmanager
-def _needing_an_extra() -> Iterator[None]:
+def _needing_an_extra(option: str = "store=") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
         raise MissingProviderError(
-            f"store= needs {error.name}; install it with: pip install 'pyjms-messaging[store]'"
+            f"{option} needs {error.name}; install it with: pip install 'pyjms-messaging[store]'"
         ) from error
 
 

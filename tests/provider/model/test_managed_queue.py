@@ -75,7 +75,7 @@ def test_attributes_are_the_fields_of_the_policy() -> None:
         ({"max_messages": -1}, "queue q: max_messages: max_messages is -1; give a number from 0"),
         ({"overflow": "ring"}, "queue q: overflow: overflow=ring without a limit does nothing"),
         ({"expiry_queue": "q"}, "queue q: expiry_queue: expiry_queue is 'q', the queue itself.*name another queue"),
-        ({"overflow": "flow_to_disk", "max_messages": 1}, "queue q: overflow: overflow=flow_to_disk needs a disk"),
+        ({"overflow": "flow_to_disk"}, "queue q: overflow: overflow=flow_to_disk without a limit does nothing"),
         ({"colour": 1}, "queue q: colour: there is no such attribute"),
         ({"type": "square"}, "queue q: type: should be 'standard'"),
         ({"max_messages": "${n}"}, "queue q: max_messages: there is no variable 'n'"),

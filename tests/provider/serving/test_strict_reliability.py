@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,19 @@ from pyjms.api.destination import Destination
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.queue_manager import QueueManager
-from tests.system.network.served import anonymous_broker, port_of, stored_broker
+from tests.system.network.served import port_of, stored_broker
 
 _numbers = count(1)
 PATIENCE_MS = 10_000
+
+
+@contextmanager
+def served(store_url: str | None = None, **host: Any) -> Iterator[Connection]:
+    with stored_broker(store_url, **host) as broker:
+        connection = ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection()
+        with connection:
+            connection.start()
+            yield connection
 
 
 @pytest.fixture(params=["vm", "stomp"])
@@ -28,10 +39,8 @@ def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
             yield opened
         stop_broker(name)
         return
-    with stored_broker(None, reliability="strict") as broker:
-        with ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection() as opened:
-            opened.start()
-            yield opened
+    with served(reliability="strict") as opened:
+        yield opened
 
 
 def destinations(session: Session) -> dict[str, Destination]:
@@ -84,21 +93,18 @@ def test_a_transaction_is_told_and_commits_the_rest(connection: Connection) -> N
 
 @pytest.mark.realises("JBM-2.1.b")
 def test_with_a_store_every_destination_takes_persistent_messages(tmp_path: Path) -> None:
-    with stored_broker(f"sqlite:///{tmp_path}/shop.db", reliability="strict") as broker:
-        with ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection() as opened:
-            opened.start()
-            session = opened.create_session()
-            for destination in destinations(session).values():
-                consumer = session.create_consumer(destination)
-                session.create_producer(destination).send(session.create_text_message("safe"))
-                assert consumer.receive(PATIENCE_MS) is not None
+    with served(f"sqlite:///{tmp_path}/shop.db", reliability="strict") as opened:
+        session = opened.create_session()
+        for destination in destinations(session).values():
+            consumer = session.create_consumer(destination)
+            session.create_producer(destination).send(session.create_text_message("safe"))
+            assert consumer.receive(PATIENCE_MS) is not None
 
 
 def test_without_the_choice_persistent_messages_are_accepted() -> None:
-    with anonymous_broker() as broker:
-        with ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection() as opened:
-            session = opened.create_session()
-            session.create_producer(session.create_queue("orders")).send(session.create_text_message("safe"))
+    with served() as opened:
+        session = opened.create_session()
+        session.create_producer(session.create_queue("orders")).send(session.create_text_message("safe"))
 
 
 def test_an_owner_who_makes_senders_non_persistent_takes_all_messages() -> None:
@@ -117,6 +123,8 @@ def test_an_owner_who_makes_senders_non_persistent_takes_all_messages() -> None:
 def test_a_wrong_choice_is_refused_with_both() -> None:
     with pytest.raises(JMSException, match="reliability=memory or strict"):
         ConnectionFactory(f"vm://strict-{next(_numbers)}?reliability=high").create_connection()
-    with pytest.raises(InvalidAttributesError, match="reliability: should be 'strict' or 'memory'"):
-        with stored_broker(None, reliability="high"):
-            pass
+    with (
+        pytest.raises(InvalidAttributesError, match="reliability: should be 'strict' or 'memory'"),
+        served(reliability="high"),
+    ):
+        pass

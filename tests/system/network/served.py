@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyjms.spi.clock import Clock
+from pyjms_provider.core.store import MessageStore
 from pyjms_provider.model.managed import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
@@ -47,6 +48,11 @@ def make_queue(broker: ServedBroker, **attributes: Any) -> None:
 def connections_of(broker: ServedBroker) -> int:
     """Return how many clients its virtual host has."""
     return len(list(_host_of(broker).children("connection")))
+
+
+def store_of(broker: ServedBroker) -> MessageStore:
+    """Return the message store of its virtual host."""
+    return _host_of(broker).embedded.virtual_host.store
 
 
 def port_of(broker: ServedBroker) -> int:

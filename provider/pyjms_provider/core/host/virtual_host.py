@@ -99,6 +99,8 @@ class VirtualHost:
         """Returns the result of a function, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
         self.trace = None if stories is None else MessageTrace(stories, store)
         # Checked for each message and not only by queues: a topic without subscriptions refuses them like one that has some.
+        self._is_bounded = not store.keeps_all_in_memory
+        """Whether messages may have to leave memory, for a disk."""
         self._refuses_reliable = self._make_state().refuses_reliable
         self.expiries = ExpiryWatch()
         self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
@@ -150,7 +152,7 @@ class VirtualHost:
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
         store, properties, storage = self.store, envelope.properties, self.storage
-        if storage is not None:
+        if self._is_bounded:
             # Before anything is stored: a full disk then refuses the message, and no part of a send has to be undone.
             store.relieve()
         admission: SendPermit | None = None
@@ -194,7 +196,7 @@ class VirtualHost:
         if channel is not None and channel.needs_admission and channel.policy.overflow is Overflow.BLOCK:
             return True
         if self.storage is None:
-            return False
+            return self._is_bounded and self.store.is_pressed
         # The first message that names a queue has its definition written, too.
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
         return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)

@@ -158,8 +158,8 @@ def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
     """Raise `PolicyError` for a policy that needs a disk where there is none."""
     if policy.overflow is Overflow.FLOW_TO_DISK and not has_disk:
         raise PolicyError(
-            "overflow=flow_to_disk needs a disk, and this broker keeps all messages in memory: start it with store=, or "
-            "choose reject, block or ring"
+            "overflow=flow_to_disk needs a disk, and this broker keeps all messages in memory: start it with store= or memory=, "
+            "or choose reject, block or ring"
         )
 
 
