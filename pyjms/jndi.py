@@ -57,7 +57,13 @@ _CONNECTION_PREFIX = "connection."
 _JAVA_PREFIXES = ("java:comp/env/", "java:/", "java:")
 """Prefixes of names in application servers, which select a part of their directory; the longest first."""
 _SPELLINGS = MappingProxyType(
-    {"clientid": "client_id", "user": "user_name", "username": "user_name", "trustedclasses": "trusted"}
+    {
+        "clientid": "client_id",
+        "user": "user_name",
+        "username": "user_name",
+        "trustedclasses": "trusted",
+        "jmstypes": "jms_types",
+    }
 )
 """Names that other products give to options, in lower case → the parameters of `ConnectionFactory`."""
 
@@ -296,16 +302,20 @@ def _make(entry: _Entry, environment: _Environment) -> ConnectionFactory | Desti
     if text is None and (found := environment.provider_url):
         text, place = found
     expanded = None if text is None else environment.expand(text, place)
-    options = {
-        name: environment.expand(value, entry.where) if isinstance(value, str) else value
-        for name, value in entry.options.items()
-    }
+    options = {name: _expanded(value, entry, environment) for name, value in entry.options.items()}
     try:
         if entry.kind in _FACTORIES:
             return _FACTORIES[entry.kind](expanded, **options)
         return _DESTINATIONS[entry.kind](expanded or "")
     except (JMSException, TypeError, ValueError) as error:
         raise NamingException(f"{place}: {error}") from error
+
+
+def _expanded(value: Any, entry: _Entry, environment: _Environment) -> Any:
+    """Return the value of an option with its variables replaced, those in a table too."""
+    if isinstance(value, Mapping):
+        return {key: _expanded(each, entry, environment) for key, each in value.items()}
+    return environment.expand(value, entry.where) if isinstance(value, str) else value
 
 
 # ------------------------------------------------------------------------------------------------ reading environments

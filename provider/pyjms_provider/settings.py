@@ -112,6 +112,7 @@ _VALUES: Final[Mapping[str, str]] = {
     "paging_limit": "bytes, as 10GB; 0: what the disk has",
     "branch_timeout": "seconds, 0: never",
     "transaction_timeout": "seconds, 0: never",
+    "persist_all": "true or false",
     "story": "ends, all or off",
     "story_directory": "a directory for stories alone",
     "story_days": "days",
@@ -160,6 +161,7 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         reliability=_choice(options, "reliability", Reliability.MEMORY),
         branch_timeout_ms=_milliseconds(options, "branch_timeout", DEFAULT_TIMEOUT_MS),
         transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
+        persist_all=_truth(options, "persist_all"),
         queues=QueuePolicies(default=_policy(options)),
     )
     return url.host, BrokerSettings(
@@ -228,6 +230,13 @@ def _choice(options: Mapping[str, str], name: str, default: _Choice) -> _Choice:
         return type(default)(chosen)
     except ValueError:
         raise UrlError(f"{chosen!r} is no value of {name}; write {name}={_VALUES[name]}") from None
+
+
+def _truth(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false")
+    if text not in _BOOLEANS:
+        raise UrlError(f"{text!r} is no value of {name}; write {name}={_VALUES[name]}")
+    return _BOOLEANS[text]
 
 
 def _milliseconds(options: Mapping[str, str], name: str, default_ms: int) -> int:

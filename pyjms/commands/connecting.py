@@ -138,7 +138,7 @@ class Login:
             # If a user was given, the broker's own text says what is wrong.
             if self._user is not None:
                 raise
-            raise CommandError(f"{error}; a command logs in with --user NAME") from error
+            raise CommandError(f"{error}; a command logs in with --user NAME, or by the credentials file") from error
         # Before the connection is used, so that a loss is reported from the first call on.
         connection.exception_listener = _tell
         return connection

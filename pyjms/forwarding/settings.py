@@ -36,6 +36,8 @@ class Site:
     user_name: str | None = None
     # Kept out of the representation, which may go into logs.
     password: str | None = field(default=None, repr=False)
+    uses_account: bool = False
+    """Whether a connection without credentials takes those of the account: not in a broker, whose operators do not own its account."""
     opens: Callable[[ConnectionEvents], ProviderConnection] | None = field(default=None, repr=False)
     """Connects instead of the URL's provider: for the local broker, for which its own route needs no URL."""
 
@@ -154,7 +156,12 @@ class Described:
             find_provider(parsed.scheme).check_url(parsed)
         except ProviderError as error:
             self.problems.append(f"{place}: {error.reason}")
-        return Site(url=url, user_name=user or self._user, password=password or self._password)
+        return Site(
+            url=url,
+            user_name=user or self._user,
+            password=password or self._password,
+            uses_account=self._request.here is None,
+        )
 
     def targets(self) -> list[Target]:
         """Return the setting ``targets`` of a forwarder: tables with url, queue or topic, user, password."""

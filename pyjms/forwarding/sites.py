@@ -12,6 +12,7 @@ from pyjms.forwarding.settings import AdaptiveBatchSize, RouteSettings, Site
 from pyjms.forwarding.unit import Copy, UndeliverableError, has_lasting_id, readdressed
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.credentials import login_of_account
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import (
@@ -49,14 +50,12 @@ def connect(site: Site, clock: Clock, on_exception: Callable[[ProviderError], No
     if site.opens is not None:
         return site.opens(events)
     url = ProviderUrl.parse(site.url)
-    request = ConnectRequest(
-        url=url,
-        user_name=url.user_name if site.user_name is None else site.user_name,
-        password=url.password if site.user_name is None else site.password,
-        client_id=None,
-        clock=clock,
-    )
-    return find_provider(url.scheme).connect(request, events)
+    provider = find_provider(url.scheme)
+    login = (url.user_name, url.password) if site.user_name is None else (site.user_name, site.password)
+    if site.uses_account and login == (None, None):
+        login = login_of_account(provider, url)
+    request = ConnectRequest(url=url, user_name=login[0], password=login[1], client_id=None, clock=clock)
+    return provider.connect(request, events)
 
 
 class _Events:

@@ -20,6 +20,7 @@ from typing import Final
 from pyjms.kombu.envelopes import Outgoing
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.credentials import login_of_account
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, MessageId
 from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError, UrlError
@@ -89,6 +90,8 @@ class Link:
         if _homes.get((url.scheme, url.host), self.process) != self.process:
             raise self._elsewhere()
         provider = find_provider(url.scheme)
+        if user_name is None and password is None:
+            user_name, password = login_of_account(provider, url)
         request = ConnectRequest(
             url=replace(url, options=MappingProxyType({**defaults, **url.options})),
             user_name=user_name,

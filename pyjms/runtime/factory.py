@@ -22,7 +22,9 @@ from pyjms.errors import IllegalArgumentException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
 from pyjms.runtime.error_mapping import close_made, mapped_errors
+from pyjms.runtime.type_names import NamedTypesProvider, TypeNames
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.credentials import login_of_account
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider
 from pyjms.spi.registry import find_provider
@@ -35,6 +37,7 @@ RUNTIME_OPTIONS = (
     "user_name",
     "password",
     "trusted",
+    "jms_types",
     "max_unacknowledged",
     "consumer_priority",
     "clock",
@@ -55,9 +58,12 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
     Options, as keywords or in the URL's query:
 
     - client_id: the client identifier of its connections (§4.3.2).
-    - user_name, password: the credentials used when `create_connection` gets none. Keep passwords out of URLs.
+    - user_name, password: the credentials used when `create_connection` gets none. Keep passwords out of URLs. Without any, a connection
+      over a network takes the account's (§4.3.1): of the environment, or of the credentials file, for just that host and port.
     - trusted: classes that object messages from other processes may hold, as ``package.module.Class`` or
       ``package.module.*``; a comma-separated string or a collection of strings.
+    - jms_types: names for types of messages, as ``NAME=TYPE, NAME=TYPE`` or a mapping: what the program calls NAME as JMSType and in selectors is TYPE
+      at the message system (§3.4.8).
     - max_unacknowledged: how many messages a CLIENT_ACKNOWLEDGE or transacted session may hold unacknowledged (§4.4.11);
       a receive beyond it raises ResourceAllocationException, a listener waits. 0, the default: no limit.
     - consumer_priority: consumers of connections with a higher one are served first while they want messages, if the
@@ -83,6 +89,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         self._user_name = _given_text(own["user_name"], "user_name") or parsed.user_name
         self._password = _given_text(own["password"], "password") or parsed.password
         self._trusted = _trusted(own["trusted"])
+        self._type_names = TypeNames.read(own["jms_types"])
         self._max_unacknowledged = _whole_number(own["max_unacknowledged"] or 0, "max_unacknowledged")
         self._consumer_priority = _whole_number(own["consumer_priority"] or 0, "consumer_priority")
         self._clock = _clock(own["clock"])
@@ -109,13 +116,19 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
 
     @defers_signals(undo=close_made)
     def _connect(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
+        # The two belong together: a user name of the call is never sent with the factory's password.
+        given = (self._user_name, self._password) if user_name is None else (user_name, password)
         with mapped_errors:
-            provider = self._recorded(find_provider(self._url.scheme))
+            provider = find_provider(self._url.scheme)
+            if given == (None, None):
+                given = login_of_account(provider, self._url)
+            provider = self._recorded(provider)
+        if self._type_names is not None:
+            provider = NamedTypesProvider(provider, self._type_names)
         request = ConnectRequest(
             url=self._url,
-            user_name=self._user_name if user_name is None else user_name,
-            # The two belong together: a user name of the call is never sent with the factory's password.
-            password=self._password if user_name is None else password,
+            user_name=given[0],
+            password=given[1],
             client_id=self._client_id,
             clock=self._clock,
         )

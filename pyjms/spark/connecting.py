@@ -20,6 +20,7 @@ from typing import TypeVar
 from pyjms.spark.options import JmsOptions, OptionError
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.credentials import login_of_account
 from pyjms.spi.envelope import MessageId
 from pyjms.spi.errors import (
     CapabilityError,
@@ -179,9 +180,12 @@ def close_links() -> None:
 
 
 def _request(options: JmsOptions, client_id: str | None) -> ConnectRequest:
+    url = ProviderUrl.parse(options.url)
     user_name, password = read_credentials(options.credentials)
+    if options.credentials is None:  # those of the account that runs the driver, or this executor
+        user_name, password = login_of_account(find_provider(url.scheme), url)
     return ConnectRequest(
-        url=ProviderUrl.parse(options.url),
+        url=url,
         user_name=user_name,
         password=password,
         client_id=client_id,

@@ -138,6 +138,15 @@ class Provider(ABC):
         For callers that prepare much before they connect. A provider that leaves it out finds no problem here.
         """
 
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        """Return the places, as SCHEME://HOST:PORT, that a connection to `url` may send credentials to; (): it sends none.
+
+        The account's credentials (`pyjms.spi.credentials`) are looked up by them. A provider whose URLs name several hosts, or have a default
+        port, overrides it. Raises `UrlError`.
+        """
+        host = f"[{url.host}]" if ":" in url.host else url.host
+        return (f"{url.scheme}://{host.lower()}{'' if url.port is None else f':{url.port}'}",)
+
     def stop_broker(self, url: ProviderUrl) -> None:
         """Stop the broker behind `url` and close its connections (`Capability.EMBEDDED_BROKER`)."""
         raise _lacks(Capability.EMBEDDED_BROKER, f"broker in this process: that of {url.scheme}:// lives elsewhere")

@@ -803,6 +803,9 @@ class VmProvider(Provider):
                 raise
         return connection
 
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        return ()  # within the process there is no login
+
     def stop_broker(self, url: ProviderUrl) -> None:
         stop_broker(read_url(url)[0])
 

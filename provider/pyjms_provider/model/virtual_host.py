@@ -101,6 +101,10 @@ class VirtualHostAttributes(StoryAttributes):
     transaction_timeout_ms: int = attribute(
         "After which a transaction that somebody left open is rolled back; 0: never.", default=0, unit="ms", ge=0
     )
+    persist_all: bool = attribute(
+        "Whether every message is PERSISTENT, whatever its sender and its queue say; NON_PERSISTENT senders are logged and counted.",
+        default=False,
+    )
     redelivery_back_off_ms: int = attribute(
         "How long a message stays away before its third delivery, doubled before each further one up to 5 s, in queues that have "
         "no redelivery_delay_ms; 0: not at all.",
@@ -260,6 +264,7 @@ class VirtualHost(StoryTelling, Stoppable):
             reliability=chosen.reliability,
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
+            persist_all=chosen.persist_all,
             back_off_ms=chosen.redelivery_back_off_ms,
             queues=self._policies(chosen),
         )
@@ -454,6 +459,15 @@ class VirtualHost(StoryTelling, Stoppable):
     def failed_writes(self) -> int:
         journal = self._journal
         return 0 if journal is None else journal.failed_writes
+
+    @statistic(
+        "Messages that were sent NON_PERSISTENT, which persist_all ignores, since the broker started.",
+        unit="messages",
+        kind=StatisticKind.COUNTER,
+    )
+    def ignored_delivery_modes(self) -> int:
+        ignored = None if self._broker is None else self._broker.virtual_host.ignored_modes
+        return 0 if ignored is None else ignored.count
 
     @property
     def _journal(self) -> Journal | None:

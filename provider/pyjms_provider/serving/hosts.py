@@ -80,6 +80,11 @@ class EmbeddedHost:
         """Whether there is a store."""
         return self._broker.virtual_host.storage is not None
 
+    @property
+    def persists_all(self) -> bool:
+        """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
+        return self.writes and self._broker.virtual_host.ignored_modes is not None
+
     def waits_briefly(self, envelope: Envelope | None) -> bool:
         """Return whether a send, or a settlement or commit (`envelope` None), waits for a local disk at most."""
         host = self._broker.virtual_host

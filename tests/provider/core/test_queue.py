@@ -407,7 +407,6 @@ def test_a_strict_channel_without_persistence_refuses_reliable_messages() -> Non
     assert world.texts() == ["volatile"]
 
 
-@pytest.mark.realises("BOIL-PROD-4")
 def test_the_owner_of_a_broker_in_memory_may_accept_them_all_the_same() -> None:
     world = QueueWorld(reliability=Reliability.MEMORY)
     assert not world.queue.is_reliable, "it does not claim to be"

@@ -60,7 +60,7 @@ class TestCredentials:
         with pytest.raises(ResourceAllocationException):
             jms_connection_factory.create_connection()
 
-    @pytest.mark.realises("BOIL-CONN-1", "BOIL-CONN-2")
+    @pytest.mark.realises("BOIL-CONN-1")
     @pytest.mark.parametrize(
         ("configured", "given", "expected"),
         [

@@ -78,7 +78,6 @@ class TestDefaults:
         first.priority = 9
         assert second.priority == 4
 
-    @pytest.mark.realises("BOIL-PROD-4")
     @pytest.mark.parametrize("mode", list(DeliveryMode))
     def test_the_delivery_mode_is_kept_not_raised(self, session: Session, mode: DeliveryMode) -> None:
         queue = session.create_queue("orders")

@@ -59,7 +59,7 @@ from pyjms_provider.clients.stomp.transport import (
     WriteBufferClosedError,
 )
 from pyjms_provider.forks import let_go
-from pyjms_provider.protocols.stomp.answers import error_of, is_closing
+from pyjms_provider.protocols.stomp.answers import PERSISTS_ALL, error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
@@ -260,6 +260,8 @@ class PhysicalConnection:
         """Whether an ERROR names the receipt that will not come; if not, it fails all that are awaited."""
         self.is_packed = False
         """Whether messages go both ways in the packed form of stores, as CONNECTED says."""
+        self.persists_all = False
+        """Whether the broker writes NON_PERSISTENT messages as PERSISTENT ones, as CONNECTED says."""
         self.body_max = 0
         """The largest body of a frame, in bytes, as CONNECTED says; 0: the broker does not say."""
         self._settings = settings
@@ -743,6 +745,7 @@ class PhysicalConnection:
                 self._is_native = True
                 self._decoder.version, self._decoder.lazy = _VERSION, True
                 self._socket.is_hasty, self._socket.is_one_stream = False, True
+            self.persists_all = answer.headers.get(PERSISTS_ALL) == "true"
             if PACKED_HEADER in answer.headers:  # then headers are in the body
                 limits = self._decoder.limits
                 self._decoder.limits = replace(limits, body_max=limits.body_max + limits.header_size_max)

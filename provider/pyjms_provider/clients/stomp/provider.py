@@ -16,6 +16,10 @@ class StompProvider(Provider):
     def check_url(self, url: ProviderUrl) -> None:
         read_url(url)
 
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        settings = read_url(url)
+        return tuple(f"{settings.scheme}://{str(each).lower()}" for each in settings.endpoints)
+
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ForeignConnection | NativeConnection:
         settings = read_url(request.url)
         if settings.dialect not in {None, PYJMS.name}:

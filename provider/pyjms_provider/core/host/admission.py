@@ -11,6 +11,7 @@ transaction rolled back, the message would be lost.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.envelope import Address, ConnectionId, Envelope
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import counted
@@ -41,14 +42,18 @@ if TYPE_CHECKING:
     from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 
 
+_log = logging.getLogger(__name__)
+
 # Overrides and delivery time: the headers that the owner of a queue sets, and the time for which a message is sent.
+
+_PERSISTENT: Final = 2
 
 DELIVER_AT = "JMS_pyjms_deliverAt"
 """The long property by which a producer sets the delivery time: milliseconds since 1970 UTC."""
 
 
-def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Envelope:
-    """Return the message with the headers that the queue's owner has set (JMS 1.1 §3.4.12).
+def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int, *, keeps_mode: bool = False) -> Envelope:
+    """Return the message with the headers that the queue's owner has set (JMS 1.1 §3.4.12); `keeps_mode`: but for the delivery mode.
 
     An overriding time to live counts from now. Then the bounds apply: a message lives at least the lower, and at most the upper
     one; a message that would never expire gets the upper bound. No time exceeds the largest long.
@@ -64,7 +69,7 @@ def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Enve
     return replace(
         envelope,
         expiration_ms=min(expiration_ms, Long.maximum),
-        delivery_mode=envelope.delivery_mode if policy.delivery_mode is None else policy.delivery_mode,
+        delivery_mode=envelope.delivery_mode if policy.delivery_mode is None or keeps_mode else policy.delivery_mode,
         priority=envelope.priority if policy.priority is None else policy.priority,
     )
 
@@ -80,6 +85,47 @@ def deliver_at_ms(envelope: Envelope) -> int:
             f"{DELIVER_AT} is {value!r}; set it as a long property: the time in milliseconds since 1970 UTC"
         )
     return int(value)
+
+
+class IgnoredDeliveryModes:
+    """Makes every message of a host PERSISTENT, as its owner has chosen, and records the senders whose delivery mode is ignored.
+
+    Its lock guards the count and the connections, and is taken alone.
+    """
+
+    def __init__(self, host: str) -> None:
+        """`host`: its name, for the log."""
+        self._host = host
+        self._lock = Lock()
+        self._count = 0
+        self._logged: set[ConnectionId] = set()
+
+    @property
+    def count(self) -> int:
+        """The number of messages that were sent NON_PERSISTENT since the broker started."""
+        return self._count
+
+    def persistent(self, envelope: Envelope, origin: ConnectionId | None) -> Envelope:
+        """Return a NON_PERSISTENT message as a PERSISTENT one; it is counted, and the first one of each connection is logged."""
+        with self._lock:
+            self._count += 1
+            is_first = origin is not None and origin not in self._logged
+            if origin is not None and is_first:
+                self._logged.add(origin)
+        if is_first:
+            _log.info(
+                "PYJMS-BROKER-32 connection %s sends NON_PERSISTENT messages to %s; virtual host %s ignores that, and treats them as "
+                "PERSISTENT (persist_all)",
+                origin,
+                envelope.destination,
+                self._host,
+            )
+        return replace(envelope, delivery_mode=_PERSISTENT)
+
+    def forget(self, connection: ConnectionId) -> None:
+        """Forget a connection that has closed."""
+        with self._lock:
+            self._logged.discard(connection)
 
 
 # Send permits: the reservations for a message until it is enqueued, and its sender's timeout.
@@ -193,9 +239,10 @@ class SendPermit:
 class AdmissionController:
     """Admission control for the destinations of one virtual host."""
 
-    def __init__(self, clock: Clock, trace: MessageTrace | None = None) -> None:
-        """`trace` records messages that are refused."""
+    def __init__(self, clock: Clock, trace: MessageTrace | None = None, *, persists_all: bool = False) -> None:
+        """`trace` records messages that are refused; `persists_all`: all messages are PERSISTENT, and no queue's policy changes that."""
         self._clock = clock
+        self._persists_all = persists_all
         self._trace = trace
         self._lock = Lock()
         self._windows: dict[Address, DuplicateIdCache] = {}
@@ -218,7 +265,7 @@ class AdmissionController:
         policy = channel.policy
         # Overrides first, since a changed delivery mode decides whether the id is durable, too.
         if policy.changes_messages:
-            envelope = with_overrides(envelope, policy, self._clock.time_ms())
+            envelope = with_overrides(envelope, policy, self._clock.time_ms(), keeps_mode=self._persists_all)
         at_ms = deliver_at_ms(envelope)
         admission = SendPermit(envelope, at_ms, None, None)
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
@@ -395,7 +442,7 @@ def _full(queue: Queue, remedy: str) -> QueueFullError:
 def _claim_of(controller: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
     """Return the claim for a message's id, not yet claimed. Raises `ProviderError` when the id is no text."""
     # A NON_PERSISTENT message is lost with the broker, so its id must not be remembered beyond that.
-    is_kept = envelope.delivery_mode == 2
+    is_kept = envelope.delivery_mode == _PERSISTENT
     return DuplicateClaim(controller, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)
 
 

@@ -31,5 +31,7 @@ class HostPolicy:
     back_off_ms: int = 0
     """The delay before a message's third delivery, doubled before each further one, where its queue's policy has no delay;
     0: none."""
+    persist_all: bool = False
+    """Whether every message is PERSISTENT, whatever its sender and its queue's policy say (JMS 1.1 §3.4.12)."""
     queues: QueuePolicies = field(default_factory=QueuePolicies)
     """The policies of queues and subscriptions that have none of their own."""

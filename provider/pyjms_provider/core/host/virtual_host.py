@@ -29,7 +29,14 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.words import counted
 from pyjms_provider.core.channel import Channel, ChannelClosedError, UnreliableChannelError
-from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID, AdmissionController, SendPermit, SendTimeout
+from pyjms_provider.core.host.admission import (
+    DELIVER_AT,
+    DUPLICATE_ID,
+    AdmissionController,
+    IgnoredDeliveryModes,
+    SendPermit,
+    SendTimeout,
+)
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host.message_mover import ExpiryWatch, MessageMover
 from pyjms_provider.core.journal.journal import SubscriptionKey
@@ -104,7 +111,9 @@ class VirtualHost:
         self._refuses_reliable = self._make_state().refuses_reliable
         self.expiries = ExpiryWatch()
         self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
-        self.admission = AdmissionController(clock, self.trace)
+        self.admission = AdmissionController(clock, self.trace, persists_all=self.policy.persist_all)
+        self.ignored_modes = IgnoredDeliveryModes(name) if self.policy.persist_all else None
+        """Makes all messages PERSISTENT; None: the sender and the queue's policy decide."""
         self._schedule = schedule
         self.branches = Branches(
             store,
@@ -151,6 +160,8 @@ class VirtualHost:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
+        if self.ignored_modes is not None and envelope.delivery_mode != _PERSISTENT:
+            envelope = self.ignored_modes.persistent(envelope, origin)
         store, properties, storage = self.store, envelope.properties, self.storage
         if self._is_bounded:
             # Before anything is stored: a full disk then refuses the message, and no part of a send has to be undone.
@@ -199,7 +210,8 @@ class VirtualHost:
             return self._is_bounded and self.store.is_pressed
         # The first message that names a queue has its definition written, too.
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
-        return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
+        is_persistent = envelope.delivery_mode == _PERSISTENT or self.ignored_modes is not None
+        return is_unknown or self.store.is_pressed or (is_persistent and not is_transacted)
 
     def plain_queue(self, envelope: Envelope) -> Queue | None:
         """Return the queue of a PERSISTENT message that `StorageManager.send_together` accepts; None: it must be sent by `route`."""
@@ -415,6 +427,8 @@ class VirtualHost:
     def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
         """Delete the temporary destinations of a closed connection, and free its client id."""
         self.temporaries.end_connection(owner)
+        if self.ignored_modes is not None:
+            self.ignored_modes.forget(owner)
         with self._lock:
             # The call may be repeated, and another connection may have taken the id since.
             if client_id is not None and self._client_ids.get(client_id) == owner:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, MessageId
@@ -154,6 +154,10 @@ class Recovered:
             raise ProfileError(f"the broker's answer names a branch wrongly: {error}") from error
 
 
+PERSISTS_ALL: Final = "persist-all"
+"""The header of CONNECTED that says that the broker writes all messages."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
     """What CONNECTED says to a pyjms client in addition to the usual headers: `session` is the connection's id."""
@@ -170,6 +174,8 @@ class Greeting:
     """Whether the broker knows FIND."""
     body_max: int = 0
     """The largest body of a frame to the broker, in bytes; 0: not known. A larger one ends the connection."""
+    persists_all: bool = False
+    """Whether the broker writes NON_PERSISTENT messages as PERSISTENT ones, so that their senders wait for the answer, too."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers of CONNECTED, except `pyjms-profile`. CONNECTED has no escapes."""
@@ -182,6 +188,8 @@ class Greeting:
         }
         if self.can_find:
             headers["find"] = "true"
+        if self.persists_all:
+            headers[PERSISTS_ALL] = "true"
         if self.body_max:
             headers[_BODY_MAX] = str(self.body_max)
         for capability, text in self.advice.items():
@@ -204,6 +212,7 @@ class Greeting:
             transaction_timeout_s=number_in(headers, "transaction-timeout"),
             can_find=headers.get("find") == "true",
             body_max=body_max_in(headers),
+            persists_all=headers.get(PERSISTS_ALL) == "true",
             jmsx_property_names=tuple(name for name in headers.get("jmsx", "").split(",") if name),
             advice={
                 names[header[len(prefix) :]]: text

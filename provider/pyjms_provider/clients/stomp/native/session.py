@@ -187,7 +187,8 @@ class NativeSession(ProviderSession):
     def _send(self, envelope: Envelope) -> None:
         physical = self.connection.link.current()
         # The permission to send there is checked once; then messages that may be lost need no answer.
-        if envelope.delivery_mode == _PERSISTENT or envelope.destination not in self._good:
+        is_written = envelope.delivery_mode == _PERSISTENT or physical.persists_all
+        if is_written or envelope.destination not in self._good:
             self._send_asking(physical, envelope)
         elif physical.is_packed:
             physical.post_message_soon(self.name, self.connection.pack(envelope))

@@ -43,6 +43,11 @@ class ServedHost(Protocol):
         """Whether settling and committing may wait for a disk."""
         ...
 
+    @property
+    def persists_all(self) -> bool:
+        """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
+        ...
+
     def waits_briefly(self, envelope: Envelope | None) -> bool:
         """Return whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...

@@ -138,6 +138,7 @@ class NativeHandler(ProtocolHandler):
             advice=advice,
             can_find=True,
             body_max=commands.limits_of(is_packed=self.is_packed).body_max,
+            persists_all=self.guard.host.persists_all,
         )
         packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
         return {"session": str(connection.connection_id), **packed, **greeting.headers()}

@@ -39,6 +39,7 @@ class Peer(FakeBroker):
     denied: set[str] = field(default_factory=set)
     """Ids of consumers that are refused."""
     body_max: int = 0
+    persists_all: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +50,7 @@ class Peer(FakeBroker):
         if frame.command == "CONNECT":
             # else the second of two frames waits 40 ms for the acknowledgement of the first
             self._connections[number].setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-            greeting = replace(_GREETING, body_max=self.body_max)
+            greeting = replace(_GREETING, body_max=self.body_max, persists_all=self.persists_all)
             headers = {"version": "1.2", "server": "pyjms/1", "session": f"c{number}", **greeting.headers()}
             self.push(Frame("CONNECTED", headers))
             return

@@ -31,6 +31,15 @@ def test_the_first_one_to_each_destination_is_answered_and_the_rest_wait_for_the
         assert asked(peer) == [True, False, True, False, False, *[False] * 5]
 
 
+def test_each_one_is_answered_where_the_broker_writes_them_all() -> None:
+    for writes_all in (True, False):
+        with Peer(persists_all=writes_all) as peer, linked(peer) as connection:
+            session = connection.open_session(transacted=False)
+            for persistent in (False, False, True):
+                session.send(make_envelope("x", persistent=persistent))
+            assert asked(peer) == [True, writes_all, True]
+
+
 def test_a_temporary_destination_of_others_is_asked_for_each_persistent_message() -> None:
     with Peer() as peer, linked(peer) as connection:
         session = connection.open_session(transacted=True)
