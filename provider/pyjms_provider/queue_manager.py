@@ -164,8 +164,8 @@ class QueueManager:
         """
         queue = self._queue(name)
         states = [MessageState.DELIVERED, MessageState.NOT_COMMITTED, *([MessageState.NEW] if if_empty else [])]
-        # Checked without the right to alter the queue: a message that arrives after this is deleted with the queue.
-        users, messages = queue.consumer_count, sum(map(queue.count, states))
+        # Looked at without the right to alter the queue: a message that comes after this goes with the queue.
+        users, messages = queue.consumer_count + len(queue.pusher.receivers), sum(map(queue.count, states))
         if users or messages:
             in_doubt = ", ".join(map(str, self._host.branches.in_doubt_at(queue)))
             remedy = (

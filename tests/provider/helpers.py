@@ -10,9 +10,10 @@ from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Envelope, MessageId
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.receivers import NotAcceptedError
 from pyjms.spi.selector import Selector, compile_selector
 from pyjms.types import Stored
-from pyjms_provider.core.channel import NotAcceptedError, Receiver
+from pyjms_provider.core.channel import Receiver
 from pyjms_provider.core.message.entry import QueueEntry, ReceiverId, Transaction
 from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability

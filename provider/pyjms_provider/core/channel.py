@@ -1,36 +1,24 @@
-"""The channel of JBoss Messaging Core: filters, receivers and channels (§7, §8), and how messages are pushed to receivers (§5 to §8).
+"""The channel of JBoss Messaging Core: filters, receivers and channels (§7, §8).
 
-The specification connects parts with setters; a channel here gets its store, state and persistence from its constructor,
-and keeps them: none of them may change under messages that are in the channel.
-
-No client of this broker is pushed to: its consumers pull, and a queue without receivers only checks whether it has some. `Pusher`, and the half of
-`ChannelState` that it uses, implement that specification, and are covered by tests.
+Where the specification wires parts together with setters, a channel here gets its store, state and persistence when it is made,
+and keeps them: none of them may change under messages that are in the channel. `Pusher` pushes a queue's messages to receivers.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError
 from pyjms_provider.core.message.entry import ReceiverId
-from pyjms_provider.core.message.message_state import MessageState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.message.entry import QueueEntry, Transaction
+    from pyjms_provider.core.message.entry import Transaction
+    from pyjms_provider.core.message.message_state import MessageState
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.store import MessageStore
-
-
-class NotAcceptedError(Exception):
-    """A receiver refuses a message after it had accepted it (§8.1.2). It is no acknowledgement."""
 
 
 class UnreliableChannelError(ResourceError):
@@ -44,10 +32,6 @@ class UnreliableChannelError(ResourceError):
             f"{channel} would lose the PERSISTENT message when the process ends, as the broker has no store, and its owner has "
             "chosen reliability=strict: send it NON_PERSISTENT, or have the broker started with store="
         )
-
-
-class UnknownDeliveryError(ProviderError):
-    """An acknowledgement for a message that is not being delivered (§5.3.4)."""
 
 
 class ChannelClosedError(DestinationError):
@@ -184,137 +168,3 @@ class Channel(Receiver):
     @abstractmethod
     def get_messages(self, state: MessageState) -> list[MessageReference]:
         """Return the messages in `state` (§7.7)."""
-
-
-_log = logging.getLogger(__name__)
-
-
-class PushTo(Enum):
-    """The order in which receivers are offered a message."""
-
-    FIRST = "to the first receiver that takes it, in turn: point to point"
-    ALL = "to all receivers that accept it"
-
-
-class Pusher:
-    """Pushes the messages of one channel to its receivers."""
-
-    __slots__ = ("_channel", "push_to", "receivers")
-
-    def __init__(self, channel: QueueCore) -> None:
-        """Make a pusher without receivers."""
-        self._channel = channel
-        self.push_to = PushTo.FIRST
-        self.receivers: tuple[Receiver, ...] = ()
-
-    def add(self, receiver: Receiver) -> None:
-        """Connect a receiver."""
-        with self._channel.lock:
-            self.receivers = (*self.receivers, receiver)
-            self._channel.has_receivers = True
-
-    def remove(self, receiver: Receiver) -> None:
-        """Disconnect a receiver; it still owes its acknowledgements."""
-        with self._channel.lock:
-            self.receivers = tuple(other for other in self.receivers if other is not receiver)
-            self._channel.has_receivers = bool(self.receivers)
-
-    def deliver(self) -> bool:
-        """Push as `Channel.deliver` says."""
-        with self._channel.lock:
-            # A copy: receivers are called without the lock, and may change the order.
-            waiting = list(self._channel.ordering)
-        for entry in waiting:
-            self.push(entry)
-        with self._channel.lock:
-            return not self._channel.state.count(MessageState.NEW)
-
-    def redeliver(self, receiver: Receiver) -> None:
-        """Push again as `Channel.redeliver` says."""
-        receiver_id, channel = receiver.receiver_id, self._channel
-        with channel.lock:
-            owed = channel.state.owed_by(receiver_id)
-        for entry in owed:
-            with channel.lock:
-                # One at a time, under the lock: the receiver may have acknowledged others while it handled this one.
-                begun = channel.state.begin_push_again(entry, receiver_id)
-            if begun:
-                # A refusal changes nothing: the receiver still owes the acknowledgement (§8.1.2).
-                is_positive = self._offer(receiver, entry) or False
-                with channel.lock:
-                    channel.state.update(entry, receiver_id, is_positive)
-                    self._end_push(entry, handled=True)
-
-    def push(self, entry: QueueEntry) -> None:
-        """Offer an available message to the receivers (§5.2.3, §5.3.2)."""
-        channel = self._channel
-        with channel.lock:
-            if channel.remove_if_expired(entry) or channel.state.begin_push(entry) is None:
-                return
-            # A copy: receivers may be added or removed while those here are called, without the lock.
-            receivers = self.receivers
-        handled = False
-        for receiver in receivers:
-            answer = self._offer(receiver, entry)
-            if answer is None:
-                continue
-            handled = True
-            with channel.lock:
-                channel.state.update(entry, receiver.receiver_id, answer)
-                if self.push_to is PushTo.FIRST:
-                    # In turn: the receiver that took this message is offered the next one last.
-                    self.receivers = (*(other for other in self.receivers if other is not receiver), receiver)
-            if self.push_to is PushTo.FIRST:
-                break
-        with channel.lock:
-            self._end_push(entry, handled=handled)
-
-    def _offer(self, receiver: Receiver, entry: QueueEntry) -> bool | None:
-        """Return the receiver's acknowledgement, or None if there is none: it does not accept, or is broken."""
-        try:
-            # No lock is held: a receiver may wait here for another thread that uses the channel.
-            if not receiver.accept(entry.reference):
-                return None
-            return receiver.handle(entry.reference, None, entry.redelivered)
-        except NotAcceptedError:
-            return None
-        except Exception:
-            # §5.2: a receiver that raises anything else is broken; the message must not be lost with it.
-            _log.exception("%s: receiver %s is broken; the message is kept", self._channel.name, receiver.receiver_id)
-            return None
-
-    def _end_push(self, entry: QueueEntry, *, handled: bool) -> None:
-        """End a delivery. The lock is held."""
-        if self._channel.state.end_push(entry, handled=handled):
-            self._channel.forget(entry)
-
-    def acknowledge(
-        self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: Transaction | None = None
-    ) -> None:
-        """Acknowledge as `Channel.acknowledge` says."""
-        channel = self._channel
-        with channel.lock:
-            entry = channel.state.pushed(message_id)
-            if entry is None:
-                # §5.3.4: without a message that is being delivered there is nothing to acknowledge.
-                raise UnknownDeliveryError(
-                    f"{channel.name} is not delivering message {message_id}, so {receiver_id} cannot acknowledge it; "
-                    f"it may have been acknowledged before, or have expired"
-                )
-            if transaction is None:
-                if channel.state.update_later(entry, receiver_id):
-                    channel.forget(entry)
-                return
-            if entry.state is MessageState.DELIVERED:
-                channel.state.record_acknowledgement(entry, transaction)
-        # Without the channel's lock, as a unit's comes before it.
-        transaction.add_acknowledgement(entry, receiver_id)
-
-    def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
-        """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
-        channel = self._channel
-        with channel.lock:
-            for entry, receiver_id in acknowledged:
-                entry.transaction = None
-                if channel.state.update_later(entry, receiver_id):
-                    channel.forget(entry)

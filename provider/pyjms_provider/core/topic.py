@@ -12,16 +12,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.receivers import NotAcceptedError, UnknownDeliveryError
 from pyjms.spi.selector import is_same_text
 from pyjms.spi.selector.headers import UNKNOWN_KEY, key_of_literals, key_of_message
-from pyjms_provider.core.channel import (
-    Channel,
-    ChannelClosedError,
-    Filter,
-    NotAcceptedError,
-    Receiver,
-    UnknownDeliveryError,
-)
+from pyjms_provider.core.channel import Channel, ChannelClosedError, Filter, Receiver
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.queue import WITHOUT_LIMITS, Queue
 

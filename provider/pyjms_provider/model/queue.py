@@ -56,6 +56,7 @@ from pyjms_provider.model.operations import (
     statistics_of,
 )
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
+from pyjms_provider.receivers import owed_by_receivers
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
@@ -343,6 +344,22 @@ class ManagedQueue(ManagedObject):
     def consumers(self) -> int:
         """The number of its consumers."""
         return self._running().consumer_count
+
+    @statistic("Receivers that it pushes messages to.", unit="receivers")
+    def receivers(self) -> int:
+        return len(self._running().pusher.receivers)
+
+    @statistic("Its receivers, by their names, and how many acknowledgements of messages each owes.")
+    def owed_by_receivers(self) -> dict[str, int]:
+        return owed_by_receivers(self._running())
+
+    @statistic("Whether a message that nobody takes is kept; otherwise it is acknowledged and discarded.")
+    def is_storing_undeliverable(self) -> bool:
+        return self._running().is_storing_undeliverable
+
+    @statistic("Whether its PERSISTENT messages survive the process.")
+    def is_reliable(self) -> bool:
+        return self._running().is_reliable
 
     def _rates(self) -> tuple[float | None, ...]:
         return self._source.rates.sample(self.name, traffic_of(self._running()), self.clock.monotonic_ms())

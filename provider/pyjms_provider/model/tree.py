@@ -210,6 +210,13 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             default_type="forward",
         ),
         CategoryShape(
+            category="receiver",
+            parent="virtual_host",
+            summary="a plug-in in the broker that messages of a queue or a topic are pushed to",
+            types=_one("receiver:ManagedReceiver"),
+            default_type="",
+        ),
+        CategoryShape(
             category="workflow_store",
             parent="virtual_host",
             summary="where engines keep workflows whose queues are here",

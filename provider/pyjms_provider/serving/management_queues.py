@@ -11,17 +11,14 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Envelope, MessageId
-from pyjms.spi.errors import AccessDeniedError, ClosedError, ProviderError
-from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms.spi.receivers import MessageReceiver, PushedMessage
 from pyjms.spi.terminal import printable
-from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.management.describing import ListRequest, describe_model
 from pyjms_provider.management.errors import BadRequestError
 from pyjms_provider.management.rest.answers import error_data, status_of
@@ -32,11 +29,11 @@ from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.protocols.stomp.server.hosts import Guard
+from pyjms_provider.receivers import Receivers
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
 from pyjms_provider.serving.hosts import EmbeddedHost, running_hosts
 
 if TYPE_CHECKING:
-    from pyjms.spi.delivery import Delivery
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
@@ -48,8 +45,6 @@ STATUS: Final = "pyjms_status"
 _ADDRESS: Final = Address(AddressKind.QUEUE, MANAGEMENT)
 _LONGEST: Final = 4 * 2**20
 _ANSWER_LIVES_MS: Final = 60_000
-_PAUSE_S: Final = 1.0
-"""After a failure, perhaps of the store: retrying at once would load it needlessly."""
 _SHOWN: Final = 300
 _log = logging.getLogger(__name__)
 
@@ -72,8 +67,8 @@ _IN_PROCESS: Final = Principal(name="(in this process)")
 _EVERYTHING: Final = _Everything()
 
 
-class MessageService:
-    """Serves one virtual host's queue, on a thread of its own, until `close` or the host's end."""
+class MessageService(MessageReceiver):
+    """Serves one virtual host's queue, as a receiver of it, until `end` or the host's end."""
 
     def __init__(self, management: ManagementService, broker: EmbeddedBroker, scope: tuple[str, ...] = ()) -> None:
         """`broker`: the running virtual host; `scope`: its names, to which names are relative; empty: the whole broker.
@@ -83,58 +78,28 @@ class MessageService:
         self._management = management
         self._broker = broker
         self._scope = scope
-        self._signal = Signal()
-        self._closed = False
-        self._connection = VmConnection(broker, self)
-        self._session = self._connection.open_session(transacted=False)
-        wanted = SubscribeRequest(address=_ADDRESS, selector=None, no_local=False, durable_name=None, priority=0)
-        self._consumer = self._session.subscribe(wanted, self._signal.set)
-        self._connection.start()
-        self._thread = Thread(target=self._run, name=f"pyjms management {broker.name}", daemon=True)
-        self._thread.start()
+        self._receivers = Receivers(broker)
+        self._receivers.attach(f"queue://{MANAGEMENT}", self, name="management")
 
-    def on_exception(self, error: ProviderError) -> None:
-        """Handle the end of the host."""
-        self._closed = True
-        self._signal.set()
-
-    def close(self) -> None:
+    def end(self) -> None:
         """Accept no more requests; one in progress is completed. May be repeated."""
-        self._closed = True
-        self._signal.set()
-        self._thread.join(10.0)
+        self._receivers.close()
 
-    def _run(self) -> None:
+    def handle(self, message: PushedMessage) -> bool:
+        """Execute a request, acknowledged before: after a failure in between, a change is lost and its sender may repeat it, but is never made twice."""
         try:
-            while not self._closed:
-                self._serve_next()
-        except ClosedError:
-            pass  # the host has ended
-        finally:
-            self._connection.close()
-
-    def _serve_next(self) -> None:
-        """Wait for a request, and serve it. Raises `ClosedError` when the host has ended; no other error ends the service."""
-        try:
-            delivery = self._consumer.poll_or_wait()
-            if delivery is None:
-                self._signal.wait(-1)
-            else:
-                self._serve(delivery)
-        except ClosedError:
-            raise
-        except Exception:
+            message.acknowledge()
+        except ProviderError:
             # A request without an acknowledgement stays held: if it were done later, its sender would no longer expect it.
             _log.exception("PYJMS-MANAGE-4 a request to %s could not be taken, and is not done", self._broker.name)
-            self._signal.wait(_PAUSE_S)
+        else:
+            self._serve(message)
+        return False
 
-    def _serve(self, delivery: Delivery) -> None:
-        assert isinstance(delivery.tag, QueueEntry), "what consumers get is in a queue"
-        request = delivery.envelope
-        # Before it is executed: after a failure in between, a change is lost and its sender may repeat it, but is never made twice.
-        self._session.acknowledge([delivery])
+    def _serve(self, message: PushedMessage) -> None:
+        request = message.envelope
         try:
-            caller, origin = self._caller(delivery.tag.reference.origin)
+            caller, origin = self._caller(message.origin)
         except AccessDeniedError as error:
             _log.warning("PYJMS-MANAGE-1 a request to %s is refused: %s", self._broker.name, error.reason)
             return
@@ -205,7 +170,7 @@ class MessageService:
         )
         # With the rights of the sender: a request must not make the broker write to a reply address where its sender may not.
         Guard(caller.principal, EmbeddedHost(self._broker, caller.access), origin).send(envelope)
-        self._broker.virtual_host.route(envelope, self._connection.connection_id, None)
+        self._broker.virtual_host.route(envelope, self._receivers.connection_id, None)
 
 
 WANTED: Final = "pyjms.management.queue"
@@ -249,7 +214,7 @@ class ManagementQueues(ConfigurationChangeListener):
             self._services[host.id] = service
         # Without the lock: the service may be in the middle of a request, which is waited for.
         if before is not None:
-            before.close()
+            before.end()
 
     def close(self) -> None:
         """Accept no more requests, and end the host ``$management``."""
@@ -257,7 +222,7 @@ class ManagementQueues(ConfigurationChangeListener):
             services = [*self._services.values(), self._whole]
             self._services = {}
         for service in services:
-            service.close()
+            service.end()
         self._synthetic.stop()
 
 

@@ -6,8 +6,9 @@ from threading import Event, Thread
 
 import pytest
 
+from pyjms.spi.receivers import PushTo, UnknownDeliveryError
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel import Filter, PushTo, Receiver, SelectorFilter, UnknownDeliveryError
+from pyjms_provider.core.channel import Filter, Receiver, SelectorFilter
 from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId

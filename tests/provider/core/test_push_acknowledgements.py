@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.errors import RolledBackError
-from pyjms_provider.core.channel import PushTo, UnknownDeliveryError
+from pyjms.spi.receivers import PushTo, UnknownDeliveryError
 from pyjms_provider.core.message.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.message.message_state import TRANSITIONS, MessageEvent, MessageState
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId

@@ -87,7 +87,9 @@ def test_no_more_than_the_limit_is_ever_in_memory(
 
 def test_a_broker_without_a_disk_refuses_queues_that_flow_to_it() -> None:
     flows = QueuePolicy(max_messages=1, overflow=Overflow.FLOW_TO_DISK)
-    remedy = "needs a disk, and this broker keeps all messages in memory: start it with store= or memory=, or choose reject"
+    remedy = (
+        "needs a disk, and this broker keeps all messages in memory: start it with store= or memory=, or choose reject"
+    )
     world = PolicyWorld()
     with pytest.raises(PolicyError, match=remedy):
         world.manager.create("large", flows)

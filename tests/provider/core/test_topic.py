@@ -7,9 +7,10 @@ import gc
 import pytest
 
 from pyjms.spi.envelope import ConnectionId, Envelope
+from pyjms.spi.receivers import UnknownDeliveryError
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Float, Stored
-from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
+from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import MessageReference

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pyjms.spi.receivers import UnknownDeliveryError
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel import Channel, ChannelClosedError, Receiver, UnknownDeliveryError
+from pyjms_provider.core.channel import Channel, ChannelClosedError, Receiver
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.queue import Queue

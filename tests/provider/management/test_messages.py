@@ -15,10 +15,11 @@ from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.api.connection import Connection
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
+from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.core.queue.queue import Queue
+from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.security.access import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
-from pyjms_provider.serving import management_queues as messages_module
 from pyjms_provider.serving.management_queues import WANTED, MessageService
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.helpers import RecordedEvents, make_envelope
@@ -278,8 +279,8 @@ def test_an_answer_that_finds_no_room_keeps_nobody_from_theirs(
 @pytest.mark.parametrize(
     ("kind", "method", "error", "told"),
     [
-        (VmSession, "acknowledge", ResourceError("the disk is full"), "PYJMS-MANAGE-4"),
-        (VmConsumer, "poll_or_wait", ResourceError("the message cannot be read"), "PYJMS-MANAGE-4"),
+        (Queue, "acknowledge", ResourceError("the disk is full"), "PYJMS-MANAGE-4"),
+        (PagingMessageStore, "fetch", ResourceError("the message cannot be read"), "PYJMS-RECEIVER-2"),
         (MessageService, "_answer", ResourceError("the disk is full"), "PYJMS-MANAGE-3"),
         (MessageService, "_answer", RuntimeError("a fault"), "PYJMS-MANAGE-3"),
     ],
@@ -294,11 +295,10 @@ def test_a_fault_in_one_request_keeps_nobody_else_from_an_answer(
     error: Exception,
     told: str,
 ) -> None:
-    monkeypatch.setattr(messages_module, "_PAUSE_S", 0.0)
     manager, errors, works = connect(broker, connections), [error], getattr(kind, method)
 
     def fail_once(*arguments: Any) -> Any:
-        if errors and current_thread().name == "pyjms management shop":
+        if errors and current_thread().name == "pyjms receivers queue://$management":
             raise errors.pop()
         return works(*arguments)
 

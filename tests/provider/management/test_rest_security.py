@@ -333,6 +333,7 @@ MANDATORY: dict[str, dict[str, Any]] = {
     "authentication_provider": {"url": "https://localhost:1/introspect", "client_id": "broker"},
     "user": {"groups": []},
     "route": {"source": "orders", "targets": [{"queue": "copies"}]},
+    "receiver": {"kind": "http", "queue": "orders"},
     "workflow_store": {"store_url": "sqlite:///{folder}/w.db"},
 }
 

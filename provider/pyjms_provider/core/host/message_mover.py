@@ -128,7 +128,7 @@ class MessageMover:
         queue, envelope = dead.entry.queue, None
         with suppress(ProviderError):  # an unreadable one is removed as well, but cannot be reported
             envelope = queue.message_of(dead.entry.reference)
-        queue.release_expired(dead.entry)
+        queue.release_removed(dead.entry)
         if envelope is not None:
             self._expiries.notify(dead, envelope)
 

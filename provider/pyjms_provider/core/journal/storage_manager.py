@@ -246,6 +246,10 @@ class StorageManager:
             self._undo_removal(error, changes, settled, self.take_back)
             raise
 
+    def write_early(self, entries: Sequence[QueueEntry]) -> None:
+        """Write that messages leave their queues, which have them for a moment longer. Raises `ResourceError`, `InDoubtError`."""
+        self.journal.write(Changes(removals=removals_of(entries)), force=self.force_acknowledgements)
+
     def remove_again(self, settled: Collection[QueueEntry]) -> bool:
         """Write again that messages were settled, where the first write is in doubt; return whether none of it is in doubt any more."""
         return self.in_doubt_writes.remove_again(settled, force=self.force_acknowledgements)

@@ -137,8 +137,8 @@ class EntryQueue(Protocol):
     def take_out_held(self, entry: QueueEntry, delivery_count: int, session: Holder, taken: list[QueueEntry]) -> bool:
         """Remove an unacknowledged message so that the caller can move it; return False if `session` no longer holds this delivery."""
 
-    def release_expired(self, entry: QueueEntry) -> None:
-        """Release a message that was removed as expired, after its expiry was notified."""
+    def release_removed(self, entry: QueueEntry) -> None:
+        """Release the message of an entry that was taken out. The lock is not held."""
 
     def held_count(self, session: Holder) -> int:
         """Return how many unsettled messages of this queue `session` has."""
@@ -209,6 +209,10 @@ class QueueEntry:
         """The ids of all receivers that owe a positive acknowledgement (§5.3.1)."""
         pushed = self.acknowledgements.negative if self.acknowledgements else frozenset[ReceiverId]()
         return frozenset(pushed) if self.holder is None else frozenset({*pushed, self.holder.receiver_id})
+
+    def has_early(self, receiver_id: ReceiverId) -> bool:
+        """Return whether an acknowledgement of that receiver is stored, which has overtaken its delivery (§5.3.4)."""
+        return self.acknowledgements is not None and receiver_id in self.acknowledgements.positive
 
     def __repr__(self) -> str:
         return f"<QueueEntry {self.sequence} {self.state.name} of {self.reference!r}>"

@@ -8,7 +8,7 @@ No lock of its own: its channel calls it under the channel's. Each method first 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -211,6 +211,20 @@ class ChannelState:
             if entry.acknowledgements is not None and receiver_id in entry.acknowledgements.negative
         ]
 
+    def owed(self) -> Counter[ReceiverId]:
+        """Return how many acknowledgements each receiver owes (§5.3.1)."""
+        pushed = (entry.acknowledgements for entry in self._pushed.values())
+        return Counter(receiver_id for each in pushed if each is not None for receiver_id in each.negative)
+
+    def releasable(self, receiver_id: ReceiverId) -> list[QueueEntry]:
+        """Return those of them that neither a delivery under way nor a unit of work is about."""
+        under_way = set(self.under_way())
+        return [entry for entry in self.owed_by(receiver_id) if entry.transaction is None and entry not in under_way]
+
+    def under_way(self) -> list[QueueEntry]:
+        """Return the messages that receivers are being asked about just now."""
+        return [entry for entry in self._pushed.values() if entry.acknowledgements and entry.acknowledgements.under_way]
+
     # Adding and removing
 
     def add(self, queue: EntryQueue, reference: MessageReference) -> QueueEntry:
@@ -295,6 +309,8 @@ class ChannelState:
         if entry.acknowledgements is not None:
             self._pushed.pop(entry.reference.id, None)
             self.ordering.discard(entry)
+            # An entry whose removal cannot be written comes back, as one that was pushed to nobody.
+            entry.acknowledgements = None
         entry.state = after
         entry.holder = None
         entry.transaction = None
@@ -429,6 +445,9 @@ class ChannelState:
         entry.holder = None
         entry.transaction = None
         del self._delivered[entry]
+        if entry.acknowledgements is not None:
+            del self._pushed[entry.reference.id]
+            entry.acknowledgements = None
 
     # Pushed messages
 
@@ -458,6 +477,7 @@ class ChannelState:
 
     def update(self, entry: QueueEntry, receiver_id: ReceiverId, positive: bool) -> None:
         """Apply the acknowledgement that a receiver gave at delivery (§6.1)."""
+        self.delivered += 1
         acknowledgements = entry.acknowledgements
         if acknowledgements is None or entry.state is MessageState.ABSENT:
             return  # expired or closed while the receiver had it

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.trace_events import Happening
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerManager
+    from pyjms_provider.core.queue.cursor import Asked
     from pyjms_provider.core.queue.entry_list import QueueEntryList
     from pyjms_provider.core.queue.queue_rules import QueueRules
     from pyjms_provider.core.queue.scheduled_messages import ExpiryIndex
@@ -46,6 +47,9 @@ class Paging(Protocol):
 
     def matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
         """Return a function that evaluates a selector: it raises `NotInMemoryError` for a message that is not in memory."""
+
+    def equalities_of(self, selector: Selector) -> Asked | None:
+        """Return what a selector asks for, if it names values that messages must have."""
 
     def make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
@@ -144,6 +148,9 @@ class QueueCore(EntryQueue, Protocol):
 
     def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
         """Remove a message, also from the journal and the store. The lock is held."""
+
+    def note_out(self, entry: QueueEntry) -> None:
+        """Update expiry and rules for a message that has just become ABSENT; `release_removed` follows. The lock is held."""
 
     def forget(self, entry: QueueEntry) -> None:
         """Release the message of an entry that has just become ABSENT. The lock is held."""

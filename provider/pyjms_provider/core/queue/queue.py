@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.fast_paths import FAST_PATHS
-from pyjms_provider.core.channel import Channel, ChannelClosedError, Pusher, UnreliableChannelError
+from pyjms_provider.core.channel import Channel, ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
@@ -27,6 +27,7 @@ from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, make_order
 from pyjms_provider.core.queue.pager import Pager
+from pyjms_provider.core.queue.pusher import Pusher
 from pyjms_provider.core.queue.queue_rules import QueueRules, check_disk, needs_rules
 from pyjms_provider.core.queue.recovery import reinstate
 from pyjms_provider.core.queue.schedule import Schedule
@@ -316,22 +317,6 @@ class Queue(Channel):
             consumer.cursor = None
         return self._next_consumers() if was_notified or needs_search else ()
 
-    def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
-        """Keep a selector's scan position while consumers with it come and go, until the returned function is called."""
-        matches = self.pager.matcher(selector)
-        if selector is None or matches is None:
-            return lambda: None
-        text = selector.text
-        with self.lock:
-            ordering = self.ordering
-            ordering.open_cursor(text, matches, self.pager.equalities_of(selector))
-
-        def let_go() -> None:
-            with self.lock:
-                ordering.close_cursor(text)
-
-        return let_go
-
     def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None:
         """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed."""
         with self.lock:
@@ -510,7 +495,7 @@ class Queue(Channel):
                 return False
             taken.append(entry)
             self.state.settle(entry)
-            self._note_out(entry)
+            self.note_out(entry)
         self.wake_freed()
         return True
 
@@ -675,8 +660,8 @@ class Queue(Channel):
         """Remove expired messages, make due messages available; return when to call again, None: when asked."""
         return self.times.run_due(now_ms)
 
-    def release_expired(self, entry: QueueEntry) -> None:
-        """Release a message that was removed as expired, after its expiry was notified."""
+    def release_removed(self, entry: QueueEntry) -> None:
+        """Release the message of an entry that was taken out, after `note_out`."""
         with self.lock:
             self._release(entry)
 
@@ -728,6 +713,8 @@ class Queue(Channel):
                     woken = [*woken, *self.consumers.non_acquiring()]
         for signal in signals:
             signal.set()
+        if self.has_receivers:  # a pause may have ended
+            self.pusher.offer_all()
         for consumer in woken:
             consumer.notify_work()
         with suppress(ResourceError):  # the policy has changed; the next sender gets the error
@@ -835,6 +822,20 @@ class Queue(Channel):
     ) -> None:
         self.pusher.acknowledge(message_id, receiver_id, transaction)
 
+    def release_owed(self, receiver_id: ReceiverId) -> int:
+        """Make the messages available again whose acknowledgement a receiver owes, to all receivers, or move them if they came too often; return how many."""
+        with self.lock:
+            owed = self.state.releasable(receiver_id)
+            if (
+                self.journal is not None
+            ):  # so that they come again flagged, if the broker ends before their receivers have answered
+                self.journal.defer_counts((each.reference, each.delivery_count) for each in self.state.under_way())
+            woken = self._cancel(owed, None)
+        self._after_giving_back(woken)
+        for entry in owed if self.has_receivers else ():
+            self.push_or_choose(entry)
+        return len(owed)
+
     def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
         """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
         self.pusher.apply_acknowledgements(acknowledged)
@@ -868,11 +869,11 @@ class Queue(Channel):
                 return False
             taken.append(entry)
             self.state.remove(entry, MessageEvent.REMOVE, cause)
-            self._note_out(entry)
+            self.note_out(entry)
         self.wake_freed()
         return True
 
-    def _note_out(self, entry: QueueEntry) -> None:
+    def note_out(self, entry: QueueEntry) -> None:
         """Update expiry and rules for a message that was taken out. The lock is held."""
         if entry.reference.expiration_ms:
             self._expiry.forget_one()
@@ -913,12 +914,8 @@ class Queue(Channel):
             self.remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
 
     def push_or_choose(self, entry: QueueEntry) -> None:
-        """Push a message that has just become available to receivers; if none takes it, wake a consumer that may. The lock is not held."""
-        self.pusher.push(entry)
-        with self.lock:
-            woken = self.choose(entry) if entry.state is _NEW else ()
-        for consumer in woken:
-            consumer.notify_work()
+        """Offer a message that has just become available to receivers; when none takes it, notify a consumer that may. The lock is not held."""
+        self.pusher.offer(entry)
 
     def _drop_surplus(self) -> None:
         """Drop the surplus messages of a ring. The lock is held."""
@@ -980,7 +977,7 @@ class Queue(Channel):
 
     def forget(self, entry: QueueEntry) -> None:
         """Release the message of an entry that has just become ABSENT."""
-        self._note_out(entry)
+        self.note_out(entry)
         self._release(entry)
 
     def _release(self, entry: QueueEntry) -> None:

@@ -113,9 +113,12 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
             queue.times.expiry.put_back([entry])
         expires_next = not is_late and reference.expiration_ms > 0 and queue.times.expiry.add(entry)
         woken = () if is_late else _place_again(queue, entry)
+        has_receivers = queue.has_receivers
     queue.times.ask_for_delayed()
     if expires_next:
         queue.schedule(reference.expiration_ms)
+    if has_receivers:
+        queue.push_or_choose(entry)
     for consumer in woken:
         consumer.notify_work()
 

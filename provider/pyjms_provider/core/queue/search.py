@@ -180,6 +180,23 @@ def browse(queue: QueueCore, message_filter: Filter | None) -> list[Envelope]:
     return found
 
 
+def keep_cursor(queue: QueueCore, selector: Selector | None) -> Callable[[], None]:
+    """Remember what a selector has seen while consumers with it come and go, until the returned function is called."""
+    matches = queue.pager.matcher(selector)
+    if selector is None or matches is None:
+        return lambda: None
+    text = selector.text
+    with queue.lock:
+        ordering = queue.ordering
+        ordering.open_cursor(text, matches, queue.pager.equalities_of(selector))
+
+    def close() -> None:
+        with queue.lock:
+            ordering.close_cursor(text)
+
+    return close
+
+
 def waiting_entries(queue: QueueCore) -> Iterator[QueueEntry]:
     """Return the messages that are not held, in order, then those that are delayed. Messages added from now on are left out.
 

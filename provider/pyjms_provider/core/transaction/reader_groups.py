@@ -45,6 +45,7 @@ from pyjms_provider.core.journal.journal import (
 from pyjms_provider.core.message.entry import ReceiverId
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.queue.search import keep_cursor
 from pyjms_provider.core.store import NotInMemoryError, approximate_size
 from pyjms_provider.core.topic import Subscription
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
@@ -107,7 +108,7 @@ class Group:
         """Whether its release was not answered: only that can be tried again."""
         self._selector = selector
         # The selector's scan position outlives the consumers of single reservations.
-        self._close_cursor = queue.keep_cursor(selector)
+        self._close_cursor = keep_cursor(queue, selector)
         self._held: list[GroupEntry | None] = []  # from low + 1 on; None: it could not be understood after a restart
         self._unanswered: list[GroupEntry] = []  # their write was not answered, so they are next
         self._holder = ConsumerSession(ReceiverId(f"reader group {record.name}"), is_delivering=True)

@@ -378,7 +378,7 @@ class UnitOfWork:
         """
         if journal is not None:
             # Without the lock: the unit is COMMITTING, so no other thread changes its messages.
-            written = changes_of(self._sent, self._settled)
+            written = changes_of(self._sent, [*self._settled, *self._final_acknowledgements()])
             if written is None and isinstance(journal, JoinedTransaction):
                 written = UnitChanges(Changes())  # the application's part must be committed first in any case
             if written is not None:
@@ -389,6 +389,13 @@ class UnitOfWork:
                 # survives the process, as other acknowledgements do.
                 self._write(journal, written, force=bool(changes.messages) or force_acknowledgements)
         self._make_true(UnitEvent.WRITTEN)
+
+    def _final_acknowledgements(self) -> list[tuple[QueueEntry, int]]:
+        """Return the pushed messages that its acknowledgements settle: no other receiver owes one."""
+        given: dict[QueueEntry, set[ReceiverId]] = {}
+        for entry, receiver_id in self._acknowledged:
+            given.setdefault(entry, set()).add(receiver_id)
+        return [(entry, entry.delivery_count) for entry, receivers in given.items() if entry.outstanding <= receivers]
 
     def prepare(self, xid: Xid, now_ms: int, journal: Journal) -> None:
         """Store it as a prepared branch, which only `decide` ends. Waits for the journal.

@@ -177,6 +177,13 @@ function attributeRows(queue, now) {
   return h("table", {class: "attributes"}, h("caption", {class: "unseen"}, "Attributes"), h("tbody", {}, rows));
 }
 
+function receiverRows(owed) {
+  const rows = Object.entries(owed).map(([name, count]) => h("tr", {},
+    h("th", {scope: "row"}, h("bdi", {}, name)),
+    h("td", {}, count === 0 ? "owes nothing" : `owes ${format.counted(count, "acknowledgement")}`)));
+  return h("table", {class: "attributes"}, h("caption", {class: "unseen"}, "Receivers"), h("tbody", {}, rows));
+}
+
 export async function queueView({main, names, signal, again}) {
   const queue = await api.get("queue", names, {}, signal);
   const key = `queue/${queue.names.join("/")}`;
@@ -196,6 +203,8 @@ export async function queueView({main, names, signal, again}) {
   }, {id: "pause", of: queue});
   const attributes = h("div", {});
   const alerts = h("div", {});
+  const receivers = h("div", {});
+  const receiverCard = h("section", {class: "card", id: "receivers", hidden: true}, h("h2", {}, "Receivers"), receivers);
   const kind = model.kindOf("queue", queue.type);
 
   async function look() {
@@ -209,6 +218,9 @@ export async function queueView({main, names, signal, again}) {
     if (chip.dataset.shown !== shown) replace(chip, format.stateChip(shown)).dataset.shown = shown;
     const alerted = JSON.stringify(now.alerts);
     if (alerts.dataset.shown !== alerted) replace(alerts, now.alerts.length > 0 ? alertList(now.alerts) : null).dataset.shown = alerted;
+    const owed = JSON.stringify(now.owed_by_receivers);
+    if (receivers.dataset.shown !== owed) replace(receivers, receiverRows(now.owed_by_receivers)).dataset.shown = owed;
+    receiverCard.hidden = Object.keys(now.owed_by_receivers).length === 0;
     pause.dataset.act = now.paused ? "resume" : "pause";
     pause.textContent = now.paused ? "Resume" : "Pause";
     const text = JSON.stringify(kind.attributes.map((each) => now[each.name]));
@@ -231,6 +243,7 @@ export async function queueView({main, names, signal, again}) {
     alerts,
     h("div", {class: "tiles"}, Object.values(tiles).map((each) => each.element)),
     h("div", {class: "charts"}, depth.element, moving.length > 0 ? speed.element : null),
+    receiverCard,
     found.element,
     h("details", {class: "card"}, h("summary", {}, h("h2", {}, "Attributes")), attributes));
   const rateNames = Object.fromEntries(moving.map((each) => [`${key}#${each.name}`, NOTED_RATES[each.name]]));
