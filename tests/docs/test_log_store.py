@@ -9,7 +9,6 @@ import signal
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from pyjms_provider.broker import stop_broker
 from pyjms_provider.core.journal.journal import Changes, Journal
 from pyjms_provider.model.broker import SystemConfig
 from pyjms_provider.settings import StoreSettings
-from pyjms_provider.stores import errors
 from pyjms_provider.stores.contract import StoreRequest
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -328,25 +326,6 @@ def test_the_entry_point_opens_the_journal(store: Path) -> None:
     assert type(journal).__module__ == "log_store"
     assert sys.modules["log_store"] is not log_store
     journal.close(clean=True)
-
-
-def _table(heading: str) -> set[str]:
-    lines = TEXT.partition(f"| {heading} |")[2].splitlines()[2:]
-    return set(re.findall(r"^\| `(\w+)`", "\n".join(lines[: lines.index("")]), re.MULTILINE))
-
-
-def test_the_guide_names_all_fields_of_a_request_and_the_errors_of_stores() -> None:
-    assert _table("field") == {each.name for each in fields(StoreRequest)}
-    # Raised by the broker, and by the codec.
-    own = {"AmbiguousStoreError", "StorePluginError", "CodecError", "PagingFullError"}
-    assert _table("error") == {*errors.__all__, "UrlError"} - own
-
-
-@pytest.mark.parametrize("shown", re.findall(r":pyobject: (\S+)", TEXT))
-def test_what_is_shown_exists(shown: str) -> None:
-    found = log_store
-    for name in shown.split("."):
-        found = getattr(found, name)
 
 
 def test_an_outside_project_runs_the_contracts_as_the_guide_says(pytester: pytest.Pytester, packages: Path) -> None:

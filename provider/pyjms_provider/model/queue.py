@@ -25,8 +25,18 @@ from pyjms_provider.core.policy import (
     QueueType,
 )
 from pyjms_provider.core.queue.statistics import counts_of, most_deliveries, oldest_timestamp_ms, traffic_of
-from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute, mask, plain, resolve
+from pyjms_provider.model.attributes import (
+    Attributes,
+    ByteCount,
+    Reached,
+    attribute,
+    interpolate,
+    mask,
+    plain,
+    resolve,
+)
 from pyjms_provider.model.errors import (
+    BadVariableError,
     InvalidAttributesError,
     NotChangeableError,
     ObjectExistsError,
@@ -281,7 +291,8 @@ class ManagedQueue(ManagedObject):
         seen = self._seen
         if seen is None or seen[0] != made_of:
             record = source.record(self.name)
-            shown = Snapshot(state=State.ACTIVE, record=record, attributes=_attributes(record, policy, limits))
+            attributes = _attributes(record, source.description(record), policy, limits)
+            shown = Snapshot(state=State.ACTIVE, record=record, attributes=attributes)
             self._seen = seen = made_of, shown
         return seen[1]
 
@@ -534,13 +545,15 @@ class ManagedQueue(ManagedObject):
         return Done(messages=done)
 
 
-def _attributes(record: ObjectRecord, policy: QueuePolicy, limits: AlertLimits) -> QueueAttributes:
-    """Return the effective attributes: those of the queue's policy, and the others of its record."""
+def _attributes(
+    record: ObjectRecord, description: str | None, policy: QueuePolicy, limits: AlertLimits
+) -> QueueAttributes:
+    """Return the effective attributes: the description, those of the queue's policy, and the others of its record."""
     actual = record.attributes
     # Without validation, as the policy has been checked, and a list shows thousands of queues.
     return QueueAttributes.model_construct(
         name=record.name,
-        description=actual.get("description"),
+        description=description,
         durable=actual.get("durable", True),
         context=actual.get("context", {}),
         **{name: getattr(policy, name) for name in POLICY_FIELDS},
@@ -721,6 +734,16 @@ class QueueSource(ChildSource):
                 attributes=actual,
             )
         return found
+
+    def description(self, record: ObjectRecord) -> str | None:
+        """Return a queue's description, with its variables replaced as long as they have values."""
+        given: str | None = record.attributes.get("description")
+        if given is None or "${" not in given:
+            return given
+        try:
+            return interpolate(given, partial(self._variable, record.attributes.get("context"), record))
+        except BadVariableError:  # a context above has been changed since: to look at the queue raises nothing
+            return given
 
     def alert_limits(self, name: str) -> AlertLimits:
         """Return a queue's alert limits: its own, or those of its host."""

@@ -11,6 +11,7 @@ import pytest
 
 from pyjms import (
     ConnectionFactory,
+    DeliveryMode,
     IllegalStateException,
     JMSException,
     Message,
@@ -108,6 +109,82 @@ def test_properties_of_another_type_are_refused_when_the_message_is_sent(shop: S
     with pytest.raises(MessageFormatException):
         shop.send("x", at=lambda message: message.set_string_property("JMS_pyjms_deadReason", "me"))
     assert shop.texts() == []
+
+
+# The owner's choices
+
+
+def order(shop: Shop, text: str, priority: int = 4, **properties: int | str) -> None:
+    session = shop.connect().create_session()
+    message = session.create_text_message(text)
+    for name, value in properties.items():
+        message.set_object_property(name, value)
+    session.create_producer(session.create_queue("orders")).send(message, priority=priority)
+
+
+def received(shop: Shop, selector: str | None = None) -> list[str]:
+    session = shop.connect().create_session()
+    consumer = session.create_consumer(session.create_queue("orders"), selector)
+    return [text_of(message) for message in iter(consumer.receive_no_wait, None)]
+
+
+@pytest.mark.realises("BOIL-HDR-15")
+def test_the_owner_of_a_queue_overrides_what_senders_say(shop: Shop) -> None:
+    shop.manager.create("orders", delivery_mode=1, priority=7, max_time_to_live_ms=100)
+    session = shop.connect().create_session()
+    consumer = session.create_consumer(session.create_queue("orders"))
+    producer = session.create_producer(session.create_queue("orders"))
+    sent_ms = shop.clock.time_ms()
+    for number in range(2):
+        producer.send(session.create_text_message(str(number)), priority=2, time_to_live=60_000)
+    message = consumer.receive_no_wait()
+    assert text_of(message) == "0"
+    assert message is not None
+    found = (message.jms_delivery_mode, message.jms_priority, message.jms_expiration)
+    assert found == (DeliveryMode.NON_PERSISTENT, 7, sent_ms + 100)
+    shop.clock.advance(101)
+    assert consumer.receive_no_wait() is None
+
+
+@pytest.mark.realises("BJ-Q-1", "BJ-Q-2", "BJ-Q-3", "MOM-32")
+@pytest.mark.parametrize(
+    ("policy", "texts"),
+    [
+        ({"type": "standard"}, ["d", "a", "c", "b", "e"]),
+        ({"type": "priority", "priorities": 1}, ["a", "b", "c", "d", "e"]),
+        ({"type": "priority", "priorities": 2}, ["d", "a", "b", "c", "e"]),
+        ({"type": "last_value", "key": "colour"}, ["d", "c", "e"]),
+        ({"type": "sorted", "key": "due"}, ["e", "c", "b", "d", "a"]),
+    ],
+    ids=["standard", "first in, first out", "two levels", "last value", "sorted"],
+)
+def test_each_type_of_queue_has_its_order(shop: Shop, policy: dict[str, Any], texts: list[str]) -> None:
+    shop.manager.create("orders", **policy)
+    order(shop, "a", priority=4, colour="red", due=5)
+    order(shop, "b", priority=0, colour="blue", due=3)
+    order(shop, "c", priority=4, colour="red", due=2)
+    order(shop, "d", priority=9, colour="green", due=4)
+    order(shop, "e", priority=0, colour="blue", due=1)
+    assert received(shop) == texts
+
+
+@pytest.mark.realises("BJ-Q-5", "BJ-Q-6")
+def test_a_consumer_goes_on_where_it_has_looked_and_finds_what_comes_and_what_comes_back(shop: Shop) -> None:
+    for number in range(6):
+        order(shop, str(number), kind=number % 2)
+    session, other = (shop.connect().create_session(True, Session.SESSION_TRANSACTED) for _ in range(2))
+    odd = session.create_consumer(session.create_queue("orders"), "kind = 1")
+    rest = other.create_consumer(other.create_queue("orders"))
+    assert [text_of(odd.receive_no_wait()) for _ in range(2)] == ["1", "3"]
+    assert [text_of(rest.receive_no_wait()) for _ in range(4)] == ["0", "2", "4", "5"], "what another has is not taken"
+    assert odd.receive_no_wait() is None
+    order(shop, "6", kind=1)
+    order(shop, "7", kind=0)
+    assert text_of(odd.receive_no_wait()) == "6"
+    other.rollback()
+    assert text_of(odd.receive_no_wait()) == "5", "it was given back behind where the consumer had looked"
+    assert odd.receive_no_wait() is None
+    assert [text_of(rest.receive_no_wait()) for _ in range(4)] == ["0", "2", "4", "7"]
 
 
 # Limits

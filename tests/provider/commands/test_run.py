@@ -28,6 +28,7 @@ def _initial(run_pyjms: Run, folder: Path) -> Path:
     return folder / "site" / "broker.toml"
 
 
+@pytest.mark.realises("BJ-GEN-5", "BOIL-PROD-2", "BJ-ST-1", "BJ-ST-4")
 def test_what_was_acknowledged_survives_the_end_of_the_broker(run_pyjms: Run, start_broker: Start) -> None:
     options = ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "sqlite:///shop.db")
     first = start_broker(*options)

@@ -18,6 +18,7 @@ from tests.provider.kill.site import Site
 KILLS = int(os.environ.get("PYJMS_KILLS", "4"))
 
 
+@pytest.mark.realises("BOIL-PROD-2", "BOIL-ACK-7", "BOIL-ACK-8")
 @pytest.mark.timeout(120 + 30 * KILLS)
 def test_nothing_is_lost_or_seen_twice_however_often_the_broker_dies(
     kill_store: Callable[[], str], tmp_path: Path

@@ -216,6 +216,25 @@ def test_rules_route_within_the_host_and_say_which_rule_wanted_what(host: Virtua
     assert values(route, "activity") == ["running"]
 
 
+def texts(host: VirtualHost, queue: str) -> list[str]:
+    return [each["body"]["text"] for each in host.child("queue", queue).invoke("browse", {})["messages"]]
+
+
+@pytest.mark.realises("MOM-46")
+def test_an_application_is_added_by_altering_the_rules_and_those_that_are_there_go_on(host: VirtualHost) -> None:
+    for queue in ("stock", "books"):
+        put(host, queue)
+    rules = [{"name": "stock", "to": ["queue:stock"]}]
+    attributes = {"name": "by-rules", "type": "route", "source": "orders", "rules": {"rule": rules}}
+    route = host.create_child("route", attributes)
+    put(host, "orders", "one")
+    until(lambda: texts(host, "stock") == ["one"])
+    route.set_attributes({"rules": {"rule": [*rules, {"name": "books", "to": ["queue:books"]}]}})
+    put(host, "orders", "two")
+    until(lambda: texts(host, "books") == ["two"])
+    assert texts(host, "stock") == ["one", "two"]
+
+
 def test_it_comes_back_with_the_broker_and_its_password_is_secret(folder: Folder, there: Client) -> None:
     route = forward(folder.host(stored=True), user="ann", password="hush-hush")
     assert route.facts()["life_time"] == "permanent"

@@ -61,6 +61,7 @@ def test_two_categories_keep_what_is_below_them() -> None:
     ]
 
 
+@pytest.mark.realises("BJ-MOD-5")
 def test_the_documentation_shows_the_tree_as_it_is() -> None:
     page = (ROOT / "docs/how-to/managed-broker.md").read_text(encoding="utf-8")
     assert tree.picture() in page, "put the output of tree.picture() into the page"

@@ -34,7 +34,7 @@ from tests.provider.transport.world import (
 MIB = 1 << 20
 
 
-@pytest.mark.realises("BJ-NET-1", "BJ-NET-2", "BJ-NET-3", "BJ-TLS-3")
+@pytest.mark.realises("BJ-NET-1", "BJ-NET-2", "BJ-NET-3", "BJ-PE-1", "BJ-PE-2", "BJ-TLS-3")
 def test_bytes_go_to_the_engine_and_come_back(net: Net) -> None:
     listener = net.service.open(ListenerSettings(), Engines())
     with connect(listener) as client:

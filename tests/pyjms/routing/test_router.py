@@ -146,6 +146,48 @@ def test_applications_that_know_nothing_of_each_other_become_one(here: Client, t
     assert here.texts("events.undeliverable") == ["hello"]
 
 
+@pytest.mark.realises("MOM-47", "MOM-48", "MOM-49", "MOM-50")
+def test_messages_go_where_their_sender_their_type_and_their_content_say(here: Client) -> None:
+    route = started(
+        {
+            "sender": ["shop"],
+            "rule": [
+                {"sender": ["berlin", "paris"], "to": ["queue:west"]},
+                {"type": "bill", "to": ["queue:books"]},
+                {"selector": "weight > 10", "to": ["queue:heavy"]},
+                {"content": [{"json": "/total", "where": "value >= 1000"}], "to": ["queue:large"]},
+            ],
+            "undeliverable": "queue:rest",
+        }
+    )
+    try:
+        session = here.session
+        with session.create_producer(session.create_queue("events")) as producer:
+            for shop, kind, weight, body in (
+                ("berlin", "order", 1, "one"),
+                ("tokyo", "bill", 1, "two"),
+                ("tokyo", "order", 11, "three"),
+                ("tokyo", "order", 1, '{"total": 1000}'),
+                ("tokyo", "order", 10, '{"total": 999}'),
+            ):
+                event = session.create_text_message(body)
+                event.jms_type = kind
+                event.set_string_property("shop", shop)
+                event.set_int_property("weight", weight)
+                producer.send(event)
+        statistics_when(route, lambda seen: seen.forwarded + seen.undeliverable == 5)  # type: ignore[arg-type]
+    finally:
+        route.stop()
+    found = {name: here.texts(name) for name in ("west", "books", "heavy", "large", "rest")}
+    assert found == {
+        "west": ["one"],
+        "books": ["two"],
+        "heavy": ["three"],
+        "large": ['{"total": 1000}'],
+        "rest": ['{"total": 999}'],
+    }
+
+
 def test_within_one_broker_all_is_one_transaction_and_needs_no_ids(here: Client) -> None:
     route = started({"rule": [{"to": ["queue:a", "queue:b"]}]})
     try:

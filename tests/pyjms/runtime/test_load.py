@@ -96,7 +96,7 @@ def receive_all(factory: ConnectionFactory, ledger: Ledger, chance: random.Rando
                     ledger.receive(map(text_of, got))
 
 
-@pytest.mark.realises("BOIL-CONC-1", "BOIL-ACK-7", "BOIL-ACK-8", "BOIL-PTP-3")
+@pytest.mark.realises("BOIL-CONC-1", "BOIL-ACK-7", "BOIL-ACK-8", "BOIL-PTP-3", "BJ-Q-4")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", [Session.SESSION_TRANSACTED, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE])
 def test_nothing_is_lost_and_nothing_comes_twice(jms_broker_url: str, mode: int, seed: int) -> None:
