@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -338,10 +339,23 @@ MANDATORY: dict[str, dict[str, Any]] = {
 }
 
 
-def test_there_are_secrets_to_be_kept() -> None:
+LIKE_A_SECRET = re.compile("password|passphrase|passcode|secret|token|credential|private")
+
+
+@pytest.mark.realises("BJ-ATT-3")
+def test_every_attribute_that_is_called_like_a_secret_is_secure() -> None:
+    called_so = [
+        (shape.category, name, attribute)
+        for shape in tree.TREE.values()
+        for name in tree.types_of(shape.category)
+        for attribute in declarations(tree.class_of(shape.category, name)[1].attributes_class)
+        if LIKE_A_SECRET.search(attribute)
+    ]
+    assert called_so == SECURE
     assert {category for category, _, _ in SECURE} >= {"user", "virtual_host", "key_store"}
 
 
+@pytest.mark.realises("BJ-ATT-3")
 @pytest.mark.parametrize(("category", "kind", "attribute"), SECURE, ids=str)
 def test_no_secret_leaves_in_an_answer_a_log_or_the_audit(
     site: Site,

@@ -85,7 +85,7 @@ def test_a_truth_value_is_no_number(name: str, value: bool) -> None:
     assert read(durable=value).durable is value
 
 
-@pytest.mark.realises("BJ-ATT-2", "BJ-ATT-3")
+@pytest.mark.realises("BJ-ATT-2")
 def test_what_was_declared_can_be_read() -> None:
     known = declarations(Sample)
     assert list(known)[:5] == ["name", "type", "description", "durable", "context"]

@@ -150,7 +150,6 @@ def test_a_node_whose_file_is_held_is_errored(folder: Folder) -> None:
     assert second.child_names("virtual_host_node") == ["main"]
 
 
-@pytest.mark.realises("BJ-THR-2")
 def test_a_host_that_waits_for_its_store_lets_go_when_the_broker_is_closed(folder: Folder) -> None:
     folder.host(stored=True)
     second = Folder(folder.path / "second")

@@ -28,7 +28,7 @@ def threads() -> Iterator[tuple[ConfigurationThread, ConfigurationThread]]:
 Pair = tuple[ConfigurationThread, ConfigurationThread]
 
 
-@pytest.mark.realises("BJ-THR-1", "BJ-THR-2")
+@pytest.mark.realises("BJ-THR-1")
 def test_all_calls_run_on_the_one_thread_in_their_order(threads: Pair) -> None:
     thread, _ = threads
     names: list[str] = []

@@ -156,7 +156,7 @@ def thing(system: SystemConfig, name: str = "one", **attributes: Any) -> Thing:
 # Creation and recovery
 
 
-@pytest.mark.realises("BJ-LIFE-1", "BJ-LIFE-2", "BJ-MOD-1", "BJ-MOD-2")
+@pytest.mark.realises("BJ-LIFE-1", "BJ-MOD-1", "BJ-MOD-2")
 def test_creation_goes_through_its_phases_on_the_configuration_thread(system: SystemConfig) -> None:
     made = thing(system)
     assert made.calls == ["one validate", "one create on broker", "one open on broker"]
@@ -168,7 +168,7 @@ def test_creation_goes_through_its_phases_on_the_configuration_thread(system: Sy
         thing(system)
 
 
-@pytest.mark.realises("BJ-LIFE-3", "BJ-CFG-3", "BJ-MOD-3")
+@pytest.mark.realises("BJ-CFG-3", "BJ-MOD-3")
 def test_what_was_kept_is_recovered_without_being_created_again(system: SystemConfig, store: BrokenStore) -> None:
     made = thing(system, size=7, description="d")
     made.create_child("part", {"name": "p"})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyjms_provider.model.attributes import MASK
 from pyjms_provider.model.errors import InvalidAttributesError
 from tests.provider.model.certificates import write_certificate
 from tests.provider.model.world import Folder
@@ -65,3 +66,19 @@ def test_a_key_store_whose_file_has_gone_is_told_of_all_the_same(folder: Folder)
     assert store.statistic_values()["expires_at_ms"] > 0
     Path(certificate).unlink()
     assert store.statistic_values() == {"subjects": [], "expires_at_ms": None}
+
+
+@pytest.mark.realises("BJ-ATT-3")
+def test_the_password_of_a_private_key_is_in_no_file_in_clear_and_works_after_a_restart(folder: Folder) -> None:
+    assert folder.system is not None
+    certificate, key = write_certificate(folder.path, password=b"0v3rh34rd")
+    files = {"certificate_file": certificate, "key_file": key}
+    folder.system.broker.create_child("key_store", {"name": "keys", **files, "key_password": "0v3rh34rd"})
+    folder.open()
+    written = [each.read_bytes() for each in folder.path.rglob("*") if each.is_file()]
+    assert any(b"key_password" in each for each in written)
+    assert not any(b"0v3rh34rd" in each for each in written)
+    found = folder.system.broker.child("key_store", "keys")
+    assert found.statistic_values(["subjects"]) == {"subjects": ["CN=server"]}
+    for actual in (False, True):
+        assert found.attribute_values(["key_password"], actual=actual) == {"key_password": MASK}

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from pyjms_provider.model.errors import WrongStateError
-from pyjms_provider.model.managed import CREATION, RECOVERY, TRANSITIONS, Event, Phase, State, next_state
+from pyjms_provider.model.managed import TRANSITIONS, Event, State, next_state
 
 FORBIDDEN = {
     (State.UNINITIALIZED, Event.START),
@@ -36,9 +36,3 @@ def test_every_state_is_reached_and_can_end() -> None:
     for state in (State.ACTIVE, State.STOPPED, State.ERRORED):
         assert next_state(state, Event.DELETE) is State.DELETED
         assert next_state(state, Event.CLOSE) is State.CLOSED
-
-
-@pytest.mark.realises("BJ-LIFE-2", "BJ-LIFE-3")
-def test_creation_and_recovery_have_the_phases_of_the_seed() -> None:
-    assert CREATION == (Phase.RESOLVE, Phase.VALIDATE, Phase.REGISTER, Phase.ON_CREATE, Phase.ON_OPEN)
-    assert RECOVERY == (Phase.RESOLVE, Phase.VALIDATE, Phase.ON_OPEN)

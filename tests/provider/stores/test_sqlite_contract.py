@@ -10,7 +10,7 @@ from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.suite import *  # noqa: F403 - the suite is taken over as a whole
 
-pytestmark = pytest.mark.realises("BJ-ST-1", "BJ-ST-4", "BJ-MSG-2", "BJ-MSG-3", "JBM-4")
+pytestmark = pytest.mark.realises("BJ-ST-1", "BJ-ST-4", "JBM-4")
 
 
 @pytest.fixture

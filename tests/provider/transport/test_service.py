@@ -3,15 +3,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from threading import Event, Thread
+from queue import SimpleQueue
+from threading import Barrier, Event, Thread, get_ident
 
 import pytest
 
 from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms_provider.protocols.engine import TransportContext
 from pyjms_provider.transport import service as module
 from pyjms_provider.transport.service import EventLoop, NetworkService
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
-from tests.provider.transport.world import PATIENCE_S, Engines, Net, connect, read_exactly
+from tests.provider.transport.world import PATIENCE_S, EchoEngine, Engines, FloodEngine, Net, connect, read_exactly
 
 
 def network_threads() -> list[str]:
@@ -20,13 +22,90 @@ def network_threads() -> list[str]:
     ]
 
 
+class NotingEngine(EchoEngine):
+    """Notes the threads that give it input and take its output."""
+
+    def __init__(self, conduit: TransportContext) -> None:
+        super().__init__(conduit)
+        self.threads: set[int] = set()
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        self.threads.add(get_ident())
+        super().received(data)
+
+    def pull(self, size: int) -> bytes | bytearray | memoryview:
+        self.threads.add(get_ident())
+        return super().pull(size)
+
+
 @pytest.mark.realises("BJ-TCP-1", "BJ-TCP-2")
-def test_one_thread_selects_and_works_and_another_knows_the_time(net: Net) -> None:
+def test_the_thread_that_selects_does_the_work_of_all_connections_of_all_ports(net: Net) -> None:
+    made = [Engines(NotingEngine), Engines(NotingEngine)]
+    listeners = [net.service.open(ListenerSettings(), engines) for engines in made]
+    selecting = net.on_loop(get_ident)
+    with contextlib.ExitStack() as clients:
+        pairs = [
+            (clients.enter_context(connect(listener)), engines.next())
+            for listener, engines in zip(listeners, made, strict=True)
+            for _ in range(5)
+        ]
+        for _ in range(20):
+            for client, _ in pairs:
+                client.sendall(b"hello")
+            for client, _ in pairs:
+                assert read_exactly(client, 5) == b"hello"
+        for _, engine in pairs:
+            assert isinstance(engine, NotingEngine)
+            assert engine.threads == {selecting}
+    assert selecting != get_ident()
+
+
+@pytest.mark.realises("BJ-TCP-1")
+def test_sockets_that_take_or_give_nothing_hold_up_no_other(net: Net) -> None:
+    floods = net.service.open(ListenerSettings(), Engines(FloodEngine))
     listener = net.service.open(ListenerSettings(), Engines())
-    with connect(listener) as client:
+    with connect(floods), connect(listener), connect(listener) as client:  # two clients neither read nor write
+        stalled_for, before = 0, -1
+        for _ in range(20_000):
+            client.sendall(b"hello")
+            assert read_exactly(client, 5) == b"hello"
+            written = floods.bytes_out
+            stalled_for = stalled_for + 1 if written == before else 0
+            before = written
+            if stalled_for == 50:
+                break
+        assert stalled_for == 50, "the system takes no more for the one that does not read, and the others are served"
+
+
+@pytest.mark.realises("BJ-TCP-1")
+def test_jobs_that_wait_run_on_several_other_threads_while_the_sockets_are_served(net: Net) -> None:
+    all_inside, goes_on = Barrier(4), Event()
+    told: SimpleQueue[tuple[int, int]] = SimpleQueue()
+
+    class WaitingEngine(EchoEngine):
+        def received(self, data: bytes | bytearray | memoryview) -> None:
+            self.conduit.work(self._wait, lambda where, _: told.put((where or 0, get_ident())))
+
+        @staticmethod
+        def _wait() -> int:
+            all_inside.wait(PATIENCE_S)
+            assert goes_on.wait(PATIENCE_S)
+            return get_ident()
+
+    waiting = net.service.open(ListenerSettings(), Engines(WaitingEngine))
+    listener = net.service.open(ListenerSettings(), Engines())
+    with contextlib.ExitStack() as clients:
+        for _ in range(3):
+            clients.enter_context(connect(waiting)).sendall(b"x")
+        all_inside.wait(PATIENCE_S)  # they wait at the same time
+        client = clients.enter_context(connect(listener))
         client.sendall(b"hello")
-        read_exactly(client, 5)
-        assert sorted(network_threads()) == ["pyjms network test", "pyjms network timer test"]
+        assert read_exactly(client, 5) == b"hello"
+        goes_on.set()
+        ends = [told.get(timeout=PATIENCE_S) for _ in range(3)]
+    selecting = net.on_loop(get_ident)
+    assert {told_on for _, told_on in ends} == {selecting}
+    assert len({done_on for done_on, _ in ends} - {selecting}) == 3
 
 
 def test_all_threads_end_with_the_service() -> None:
