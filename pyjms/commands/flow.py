@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -31,6 +32,7 @@ from pyjms.flows.engine import EVENTS, FlowEngine
 from pyjms.flows.instance import Instance, Status
 from pyjms.flows.picture import draw
 from pyjms.flows.server import FlowClient
+from pyjms.flows.states import state_of, states_of
 from pyjms.flows.store import FlowStore, open_store
 from pyjms.spi.arguments import read_password
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
@@ -97,7 +99,8 @@ def _check(file: _FlowFile, picture: _Picture = None, as_json: AsJson = False) -
         if picture is not None:
             picture.write_text(draw(flow), encoding="utf-8")
         if as_json:
-            put_json(json.loads(write_flow_document(flow)))
+            states = [asdict(each) | {"status": each.status.value} for each in states_of(flow)]
+            put_json(json.loads(write_flow_document(flow)) | {"states": states})
         else:
             _show_steps(flow)
 
@@ -261,15 +264,29 @@ def _show_steps(flow: Flow) -> None:
         row = (step.name, step.queue, step.compensation or "", step.state, str(step.retries), f"{step.timeout_s:g} s")
         table.add_row(*map(escaped, row))
     tables().print(table)
+    if any(step.takes for step in flow.steps):
+        _show_states(flow)
     note(f"{flow.name}, version {flow.version}: {counted(len(flow.steps), 'step')}, nothing is wrong", style="green")
 
 
+def _show_states(flow: Flow) -> None:
+    table = listing("status", "step", "others see", "holds", "takes or releases")
+    for each in states_of(flow):
+        row = (each.status.value, each.step, each.visible_state, ", ".join(each.holds), ", ".join(each.changing))
+        table.add_row(*map(escaped, row))
+    tables().print("\n[bold]States of its instances[/]")
+    tables().print(table)
+
+
 def _show_instance(flow: Flow, instance: Instance) -> None:
+    state = state_of(flow, instance)
     lines: list[tuple[str, Any]] = [
         ("instance", instance.id),
         ("flow", f"{flow.name}, version {flow.version}"),
         ("status", instance.status.value),
         ("state", instance.state(flow)),
+        ("holds", ", ".join(state.holds)),
+        ("takes or releases", ", ".join(state.changing)),
         ("why", instance.reason),
         ("data", json.dumps(dict(instance.data), ensure_ascii=False)),
     ]

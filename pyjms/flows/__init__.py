@@ -18,6 +18,7 @@ from pyjms.flows.engine import FlowEngine
 from pyjms.flows.instance import Instance, Note, Status
 from pyjms.flows.picture import draw
 from pyjms.flows.server import FlowClient, StepServer
+from pyjms.flows.states import FlowState, state_of, states_of
 from pyjms.flows.store import FlowStore
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "FlowDefinitionException",
     "FlowEngine",
     "FlowException",
+    "FlowState",
     "FlowStore",
     "Instance",
     "Note",
@@ -37,4 +39,6 @@ __all__ = [
     "draw",
     "read_flow",
     "read_flow_file",
+    "state_of",
+    "states_of",
 ]

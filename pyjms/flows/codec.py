@@ -157,16 +157,27 @@ _PLAIN = tuple(each.name for each in fields(Instance) if each.name not in {"data
 """Fields that are a text or a number. `asdict` would copy all data, at any depth."""
 
 
+_RESOURCES = ("takes", "releases")
+
+
 def write_flow_document(flow: Flow) -> str:
     """Return JSON that is the same for equal definitions."""
     # Sorted, as a second deployment of a version is compared with the first as text.
-    return json.dumps(asdict(flow), sort_keys=True)
+    document = asdict(flow)
+    for step in document["steps"]:
+        # Left out where there are none: versions that were deployed before there were resources stay equal to themselves.
+        for name in _RESOURCES:
+            if not step[name]:
+                del step[name]
+    return json.dumps(document, sort_keys=True)
 
 
 def read_flow_document(text: str) -> Flow:
     """Return the definition that `write_flow_document` was given."""
     values: dict[str, Any] = json.loads(text)
-    steps = tuple(Step(**step) for step in values.pop("steps"))
+    steps = tuple(
+        Step(**{**step, **{name: tuple(step.get(name, ())) for name in _RESOURCES}}) for step in values.pop("steps")
+    )
     return Flow(steps=steps, **values)
 
 

@@ -35,6 +35,9 @@ class StepRefused(Exception):
 _name = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}").fullmatch
 
 
+_RESOURCES_MAX = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One atomic transaction of a workflow, done by the server of its queue."""
@@ -51,6 +54,10 @@ class Step:
     """The time limit of an answer."""
     backoff_s: float = 1.0
     """How much longer than `timeout_s` the second attempt may take; doubled for each further attempt."""
+    takes: tuple[str, ...] = ()
+    """The resources that it takes, and that stay held when it is done, until a later step releases them."""
+    releases: tuple[str, ...] = ()
+    """The resources of earlier steps that it releases."""
     on_timeout: str = "compensate"
     """The action after the last retry: ``compensate``, or ``park`` until an operator decides."""
 
@@ -68,6 +75,13 @@ class Flow:
     def states(self) -> tuple[str, ...]:
         """Return the consistent states that others may see, in order (lecture: "can view this as expanding set")."""
         return (self.initial_state, *(step.state for step in self.steps))
+
+    def held(self, done: int) -> frozenset[str]:
+        """Return the resources that are held once the first `done` steps are done."""
+        held: frozenset[str] = frozenset()
+        for step in self.steps[:done]:
+            held = held - set(step.releases) | set(step.takes)
+        return held
 
 
 def read_flow_file(path: Path) -> Flow:
@@ -96,6 +110,7 @@ def read_flow(content: Mapping[str, Any], place: str = "the definition") -> Flow
     for name in names:
         if names.count(name) > 1:
             raise FlowDefinitionException(f"{place}: two steps are named {name!r}; their names must differ")
+    _check_resources(steps, place)
     return Flow(
         name=_checked_name(content.get("name"), f"{place}: name"),
         version=_checked(content.get("version", 1), int, 1, 2**31 - 1, f"{place}: version"),
@@ -103,6 +118,35 @@ def read_flow(content: Mapping[str, Any], place: str = "the definition") -> Flow
         initial_state=_checked_text(content.get("initial_state", "begun"), f"{place}: initial_state"),
         steps=steps,
     )
+
+
+def _check_resources(steps: tuple[Step, ...], place: str) -> None:
+    """Check that each resource is taken once before it is released, and that nothing is held at either end. Raises `FlowDefinitionException`."""
+    held: dict[str, str] = {}
+    for number, step in enumerate(steps, 1):
+        where = f"{place}, step {number} ({step.name})"
+        for name in step.releases:
+            if held.pop(name, None) is None:
+                raise FlowDefinitionException(
+                    f"{where}: releases {name!r}, which no step before it holds; leave it out"
+                )
+        for name in step.takes:
+            if name in held:
+                raise FlowDefinitionException(
+                    f"{where}: takes {name!r}, which {held[name]} holds already; leave it out of one"
+                )
+            held[name] = step.name
+        # The last step is not gone back over once it is done.
+        if step.compensation is None and (step.takes or (step.releases and number < len(steps))):
+            raise FlowDefinitionException(
+                f"{where}: it takes or releases resources and has no compensation, so they would be wrong when an instance goes back; "
+                "name the queue of its compensation"
+            )
+    if held:
+        name, taker = next(iter(held.items()))
+        raise FlowDefinitionException(
+            f"{place}: at its end an instance still holds {name!r}, which {taker} takes; have a later step release it"
+        )
 
 
 def _step(raw: object, place: str) -> Step:
@@ -123,6 +167,8 @@ def _step(raw: object, place: str) -> Step:
         retries=_checked(raw.get("retries", 3), int, 0, 1000, f"{place}: retries"),
         timeout_s=_checked(raw.get("timeout_s", 300.0), float, 0.001, 10**9, f"{place}: timeout_s"),
         backoff_s=_checked(raw.get("backoff_s", 1.0), float, 0, 10**6, f"{place}: backoff_s"),
+        takes=_resources(raw.get("takes", []), f"{place}: takes"),
+        releases=_resources(raw.get("releases", []), f"{place}: releases"),
         on_timeout=on_timeout,
     )
 
@@ -145,6 +191,14 @@ def _queue(value: object, place: str) -> str:
     if not isinstance(value, str) or not value or len(value) > 200:
         raise FlowDefinitionException(f"{place} is {value!r}; write the name of a queue")
     return value
+
+
+def _resources(value: object, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise FlowDefinitionException(f"{place} is {value!r}; write a list of names")
+    if len(value) > _RESOURCES_MAX or len({str(each) for each in value}) != len(value):
+        raise FlowDefinitionException(f"{place} is {value!r}; write each name once, {_RESOURCES_MAX} at most")
+    return tuple(_checked_name(each, place) for each in value)
 
 
 def _checked_text(value: object, place: str) -> str:

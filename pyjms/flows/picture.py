@@ -6,6 +6,7 @@ from html import escape
 
 from pyjms.flows.definition import Flow, Step
 from pyjms.flows.instance import Instance, Status
+from pyjms.flows.states import FlowState, state_of
 
 _WIDTH, _HEIGHT, _GAP, _MARGIN, _UNDO_TOP = 170, 64, 46, 20, 132
 _STYLE = """
@@ -38,14 +39,34 @@ def draw(flow: Flow, instance: Instance | None = None) -> str:
     for index, step in enumerate(flow.steps):
         parts += _step(flow, instance, index, step)
     if instance is not None:
-        line = f"{instance.status.value}{f' ({instance.reason})' if instance.reason else ''}"
+        line = f"{instance.status.value}{f' ({instance.reason})' if instance.reason else ''}{_resources(state_of(flow, instance))}"
         parts.append(f'<text x="{_MARGIN}" y="{height - _MARGIN}">{escape(line)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def _resources(state: FlowState) -> str:
+    """Return the resources of an instance's state."""
+    return "".join(
+        f"; {what} {', '.join(names)}"
+        for what, names in (("holds", state.holds), ("changing", state.changing))
+        if names
+    )
+
+
 def _step(flow: Flow, instance: Instance | None, index: int, step: Step) -> list[str]:
     left, top = _MARGIN + index * (_WIDTH + _GAP), 2 * _MARGIN
-    parts = [_box(left, top, _mark(flow, instance, index, backward=False), step.name, step.queue, f"→ {step.state}")]
+    resources = [
+        *sorted(flow.held(index) & flow.held(index + 1)),
+        *(f"+{name}" for name in step.takes),
+        *(f"-{name}" for name in step.releases),
+    ]
+    parts = []
+    if resources:
+        told = f"holds {', '.join(resources)}"
+        parts.append(
+            f'<g><title>{escape(told)}</title><text class="small" x="{left}" y="{top - 5}">{escape(_short(told, 28))}</text></g>'
+        )
+    parts += [_box(left, top, _mark(flow, instance, index, backward=False), step.name, step.queue, f"→ {step.state}")]
     if index + 1 < len(flow.steps):
         parts.append(f'<path d="M{left + _WIDTH} {top + _HEIGHT // 2}h{_GAP}"/>')
     if step.compensation is not None:

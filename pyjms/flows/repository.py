@@ -18,6 +18,7 @@ from pyjms.flows.codec import INSTANCE, ask_message
 from pyjms.flows.definition import Flow, FlowException, FlowStoreException
 from pyjms.flows.instance import Ask, Event, Instance, Retry, Status, Suspend, advance, asked
 from pyjms.flows.picture import draw
+from pyjms.flows.states import FlowState, state_of, states_of
 from pyjms.flows.store import FlowStore, check_store_url, open_store
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider, ProviderConnection
@@ -36,6 +37,7 @@ from pyjms.spi.workflows import (
     WorkflowRepositoryOpener,
     WorkflowRepositoryRequest,
     WorkflowRequest,
+    WorkflowState,
     WorkflowStateError,
     WorkflowStatus,
     WorkflowStep,
@@ -235,15 +237,31 @@ def _definition(flow: Flow) -> WorkflowDefinition:
                 timeout_ms=round(step.timeout_s * 1000),
                 retries=step.retries,
                 on_timeout=step.on_timeout,
+                takes=step.takes,
+                releases=step.releases,
             )
             for step in flow.steps
         ],
+        states=[_state(each) for each in states_of(flow)],
+    )
+
+
+def _state(state: FlowState) -> WorkflowState:
+    return WorkflowState(
+        status=WorkflowStatus(state.status.value),
+        step=state.step,
+        is_backward=state.is_backward,
+        visible_state=state.visible_state,
+        waits_for=state.waits_for,
+        holds=state.holds,
+        changing=state.changing,
     )
 
 
 def _view(flow: Flow, instance: Instance) -> WorkflowInstance:
     step = flow.steps[instance.position]
     requests = _requests(flow, instance)
+    state = state_of(flow, instance)
     return WorkflowInstance(
         id=instance.id,
         workflow=instance.flow,
@@ -254,6 +272,8 @@ def _view(flow: Flow, instance: Instance) -> WorkflowInstance:
         attempt=instance.attempt,
         attempts_max=step.retries + 1,
         visible_state=instance.state(flow),
+        holds=state.holds,
+        changing=state.changing,
         due_at_ms=instance.due_ms or None,
         changed_at_ms=instance.story[-1].time_ms,
         revision=instance.revision,

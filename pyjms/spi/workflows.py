@@ -33,6 +33,7 @@ __all__ = [
     "WorkflowRepositoryOpener",
     "WorkflowRepositoryRequest",
     "WorkflowRequest",
+    "WorkflowState",
     "WorkflowStateError",
     "WorkflowStatus",
     "WorkflowStep",
@@ -122,6 +123,28 @@ class WorkflowStep:
     retries: int
     on_timeout: str
     """``compensate``, or ``park``."""
+    takes: Sequence[str] = ()
+    """The resources that it takes, and that stay held when it is done."""
+    releases: Sequence[str] = ()
+    """The resources of earlier steps that it releases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowState:
+    """One of the states of a definition's instances; an instance may be parked in each that is no end."""
+
+    status: WorkflowStatus
+    step: str
+    """The step that is requested, or compensated; empty: the instance has ended."""
+    is_backward: bool
+    visible_state: str
+    """The consistent state of the business that others may see; empty: it is not consistent."""
+    waits_for: str | None
+    """The queue whose server works on it."""
+    holds: Sequence[str]
+    """The resources that an instance holds in it."""
+    changing: Sequence[str]
+    """The resources that the step in progress is taking or releasing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +156,8 @@ class WorkflowDefinition:
     title: str
     initial_state: str
     steps: Sequence[WorkflowStep]
+    states: Sequence[WorkflowState] = ()
+    """All states of its instances: forward, the end, backward, the other end. (): the store does not know them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +199,10 @@ class WorkflowInstance:
     """The most attempts of a step before its time is up."""
     visible_state: str
     """The state of the business that others may see; empty once it goes backward."""
+    holds: Sequence[str] = ()
+    """The resources that it holds now."""
+    changing: Sequence[str] = ()
+    """The resources that the step in progress is taking or releasing."""
     due_at_ms: int | None
     """The time when the answer is overdue; None: no answer is expected."""
     changed_at_ms: int

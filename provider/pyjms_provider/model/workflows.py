@@ -31,6 +31,7 @@ from pyjms.spi.workflows import (
     WorkflowRepository,
     WorkflowRepositoryRequest,
     WorkflowRequest,
+    WorkflowState,
     WorkflowStatus,
     WorkflowStep,
     WorkflowStoreError,
@@ -155,13 +156,25 @@ class Workflow(_WorkflowView):
     @operation("Return the steps of a version, with queues and limits.", needs=Operation.OBSERVE, changes=False)
     def definition(self, version: Version = 0) -> list[WorkflowStep]:
         """Return the steps. Raises `UnknownWorkflowError`."""
+        return list(self._version(version).steps)
+
+    def _version(self, version: int) -> WorkflowDefinition:
         # From the newest on, which version 0 stands for.
         for each in reversed(self._overview().definitions[self.name]):
             if version in {0, each.version}:
-                return list(each.steps)
+                return each
         raise UnknownWorkflowError(
             f"{self.path} has no version {version}; it has: {', '.join(map(str, self.versions))}"
         )
+
+    @operation(
+        "Return all states of instances of a version, with the resources that are held in each.",
+        needs=Operation.OBSERVE,
+        changes=False,
+    )
+    def states(self, version: Version = 0) -> list[WorkflowState]:
+        """Return the states: forward, the end, backward, the other end. Raises `UnknownWorkflowError`."""
+        return list(self._version(version).states)
 
     @operation("Draw a version, as SVG.", needs=Operation.OBSERVE, changes=False)
     def picture(self, version: Version = 0) -> str:
@@ -226,6 +239,14 @@ class Instance(_WorkflowView):
     @statistic("When the answer is overdue, in milliseconds since 1970 UTC; none: nothing is waited for.", unit="ms")
     def due_at_ms(self) -> int | None:
         return self._seen.due_at_ms
+
+    @statistic("The resources that it holds now, as its definition names them.")
+    def holds(self) -> list[str]:
+        return list(self._seen.holds)
+
+    @statistic("The resources that the step in progress is taking or releasing.")
+    def changing(self) -> list[str]:
+        return list(self._seen.changing)
 
     @statistic("The queue whose answer it waits for; none: it waits for none.")
     def waits_for(self) -> str | None:

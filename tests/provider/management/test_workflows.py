@@ -13,12 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyjms.flows import FlowStore
-from pyjms.flows.instance import Suspend
+from pyjms.flows.instance import Answer, Suspend
 from pyjms.flows.store import open_store
 from pyjms_provider.model.lookup import find_by_id
 from pyjms_provider.serving.management_queues import MessageRequest
 from tests.provider.management.world import ROOT, AuditTrail, Site, error_of, ok
-from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked, supply_flow
+from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, order_flow, parked, supply_flow
 
 pytestmark = pytest.mark.realises("MOM-44", "MOM-54")
 FLOWS = f"{ROOT}/workflow_instance/main/shop/flows"
@@ -69,6 +69,31 @@ def test_definitions_are_listed_with_how_their_instances_stand(site: Site, store
     error_of(site.client().get(f"{ROOT}/workflow/main/shop/flows/order/definition?version=3"), 404)
     totals = ok(site.client().get(f"{ROOT}/workflow_store/main/shop/flows"))
     assert (totals["definitions"], totals["parked"], totals["last_error"]) == (1, 1, None)
+
+
+@pytest.mark.realises("MOM-40", "MOM-42")
+def test_states_tell_what_is_held_in_each_and_an_instance_what_it_holds(site: Site, store: FlowStore) -> None:
+    store.deploy(flow := order_flow(version=3))
+    keep(store, "a", Answer(key="a:reserve"), Answer(key="a:weigh"), flow=flow)
+    keep(store, "b", *parked("b"), flow=flow)
+    client = site.client()
+    states = ok(client.get(f"{ROOT}/workflow/main/shop/flows/order/states"))["result"]
+    assert [(each["status"], each["step"], each["visible_state"]) for each in states][2:6] == [
+        ("running", "pay", "weigh"),
+        ("running", "ship", "paid"),
+        ("completed", "", "on its way"),
+        ("compensating", "pay", ""),
+    ]
+    assert (states[2]["holds"], states[2]["changing"], states[2]["waits_for"]) == (
+        ["goods"],
+        ["money", "shelf"],
+        "bank.pay",
+    )
+    error_of(client.get(f"{ROOT}/workflow/main/shop/flows/order/states?version=9"), 404)
+    assert ok(client.get(f"{ROOT}/workflow/main/shop/flows/order/states?version=1"))["result"][0]["holds"] == []
+    running, waiting = (ok(client.get(f"{FLOWS}/{name}")) for name in ("a", "b"))
+    assert (running["holds"], running["changing"]) == (["goods"], ["money", "shelf"])
+    assert (waiting["status"], waiting["holds"], waiting["changing"]) == ("parked", ["goods", "shelf"], [])
 
 
 def test_instances_are_chosen_by_status_and_come_page_by_page(site: Site, store: FlowStore) -> None:

@@ -143,3 +143,30 @@ def test_what_is_wrong_is_told(order: Path, arguments: tuple[str, ...], exit_cod
 @pytest.mark.parametrize("name", ["check", "run", "start", "list", "show", "retry", "park"])
 def test_help_teaches_by_example(name: str) -> None:
     assert f"pyjms flow {name}" in run(name, "--help").stdout
+
+
+@pytest.mark.realises("MOM-40", "MOM-42")
+def test_states_and_what_is_held_in_them_are_shown(tmp_path: Path, store: str) -> None:
+    file = tmp_path / "order.toml"
+    file.write_text(
+        ORDER.replace('"stock.free"', '"stock.free"\ntakes = ["goods"]')
+        + 'compensation = "bank.refund"\nreleases = ["goods"]\n'
+    )
+    shown = run("check", str(file)).stdout
+    assert "States of its instances" in shown
+    states = json.loads(run("check", str(file), "--json").stdout)["states"]
+    assert [(each["status"], each["step"], each["holds"], each["changing"]) for each in states] == [
+        ("running", "reserve", [], ["goods"]),
+        ("running", "pay", [], ["goods"]),
+        ("completed", "", [], []),
+        ("compensating", "pay", [], ["goods"]),
+        ("compensating", "reserve", [], ["goods"]),
+        ("compensated", "", [], []),
+    ]
+    try:
+        run("run", URL, str(file), "--store", store, "--until-idle")
+        run("start", URL, "order", "--id", "tea")
+        run("run", URL, "--store", store, "--until-idle")
+        assert "takes or releases: goods" in run("show", "tea", "--store", store).stdout
+    finally:
+        stop_broker(URL.removeprefix("vm://"))

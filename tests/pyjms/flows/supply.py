@@ -40,6 +40,19 @@ def supply_flow(**changes: Any) -> Flow:
     return read_flow({**SUPPLY, **changes})
 
 
+RESOURCES: Mapping[str, Mapping[str, list[str]]] = {
+    "reserve": {"takes": ["goods", "shelf"]},
+    "pay": {"takes": ["money"], "releases": ["shelf"]},
+    "ship": {"releases": ["goods", "money"]},
+}
+
+
+def order_flow(**changes: Any) -> Flow:
+    """Return the supply chain, whose steps take and release resources."""
+    steps = [{**step, **RESOURCES.get(step["name"], {})} for step in SUPPLY["step"]]
+    return read_flow({**SUPPLY, "step": steps, **changes})
+
+
 SUPPLY_FLOW = supply_flow()
 
 

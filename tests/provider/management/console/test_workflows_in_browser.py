@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from pyjms.flows import FlowStore, Status
-from pyjms.flows.instance import Suspend
+from pyjms.flows.instance import Answer, Suspend
 from pyjms.flows.store import open_store
 from tests.provider.management.console.world import Console, World
-from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked, supply_flow
+from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, order_flow, parked, supply_flow
 
 pytestmark = pytest.mark.realises("BJ-WEB-1", "MOM-44")
 EVIL = '"><script>document.title=\'taken\'</script><image href="x" onerror="document.title=\'taken\'"/>'
@@ -64,6 +64,27 @@ def test_a_person_finds_what_is_parked_sees_why_and_decides(world: World, consol
     assert found is not None
     assert found.status is Status.RUNNING
     assert len(weigh.invoke("browse", {})["messages"]) == 2
+
+
+@pytest.mark.realises("MOM-40", "MOM-42")
+def test_the_states_of_a_workflow_and_the_one_of_an_instance_are_shown(console: Console, store: FlowStore) -> None:
+    store.deploy(flow := order_flow(name="resourceful"))
+    keep(store, "order-9", Answer(key="order-9:reserve"), Answer(key="order-9:weigh"), flow=flow)
+    console.open("#/workflow/main/shop/flows/resourceful")
+    row = console.one("#states tbody tr", "weigh reserved").text
+    assert row.split()[:5] == ["running", "weigh", "reserved", "goods,", "shelf"]
+    assert not console.all("#states tr[aria-current]")
+    console.open("#/instance/main/shop/flows/order-9")
+    assert console.one("#states tr[aria-current]").text.split() == [
+        "running",
+        "pay",
+        "weigh",
+        "goods",
+        "money,",
+        "shelf",
+    ]
+    assert "money, shelf" in console.one("dl.facts", "Takes or releases").text
+    assert "holds goods, +money, -shelf" in [each.text for each in console.all(".picture text")]
 
 
 def test_who_decides_about_what_has_gone_on_is_told(world: World, console: Console, store: FlowStore) -> None:

@@ -9,7 +9,7 @@ import {facts} from "../message.js";
 import * as model from "../model.js";
 import {callOperation, operationOf} from "../objects.js";
 import {picture} from "../picture.js";
-import {statusChip} from "./workflows.js";
+import {stateTable, statusChip} from "./workflows.js";
 
 const DECISIONS = {
   retry: {title: "Try again", look: "main", on: (row) => row.status === "parked", intro: (row) => `${work(row)} is asked for again, from its first attempt on.`},
@@ -68,6 +68,8 @@ function numbers(row) {
     ["Step", row.step === "" ? null : row.is_backward ? `undo ${row.step}` : row.step],
     ["Attempt", row.step === "" ? null : `${row.attempt} of ${row.attempts_max}`],
     ["Visible state", row.visible_state || null],
+    ["Holds", row.holds.length === 0 ? null : row.holds.join(", ")],
+    ["Takes or releases", row.changing.length === 0 ? null : row.changing.join(", ")],
     ["Waits for", row.waits_for],
     ["Overdue at", row.due_at_ms === null ? null : format.time(row.due_at_ms)],
     ["Begun", format.time(row.created_at_ms)],
@@ -78,7 +80,7 @@ function numbers(row) {
 
 export async function instanceView({main, names, signal}) {
   const host = names.slice(0, 2);
-  const parts = Object.fromEntries(["chip", "why", "actions", "picture", "facts", "history", "messages", "data"].map((each) => [each, h("div", {})]));
+  const parts = Object.fromEntries(["chip", "why", "actions", "picture", "facts", "states", "history", "messages", "data"].map((each) => [each, h("div", {})]));
   parts.picture.className = "picture";
   parts.picture.tabIndex = 0;
   parts.actions.className = "actions";
@@ -126,18 +128,21 @@ export async function instanceView({main, names, signal}) {
     replace(parts.actions, buttons(row));
     replace(parts.picture, picture(drawn));
     replace(parts.facts, numbers(row));
+    replace(parts.states, stateTable(states, row));
     replace(parts.history, historyTable(history));
     replace(parts.data, data === null ? h("p", {class: "empty"}, "You may not see it.") : h("pre", {class: "body", tabindex: "0", dir: "auto"}, JSON.stringify(data, null, 2)));
   }
 
   const refresh = h("button", {type: "button", class: "quiet", "data-key": "refresh", on: {click: () => messages().catch(noteError)}}, "Look again");
-  const first = await api.get("workflow_instance", names, {fields: "workflow"}, signal);
+  const first = await api.get("workflow_instance", names, {fields: "workflow,version"}, signal);
   const flow = [...names.slice(0, -1), first.workflow];
+  const states = await api.operate("workflow", flow, "states", {version: first.version}, signal);
   replace(main,
     h("p", {class: "crumbs"}, h("a", {href: "#/workflows"}, "Workflows"), " / ", h("a", {href: model.linkTo("workflow", flow, "workflow")}, format.name(first.workflow))),
     h("div", {class: "title"}, h("h1", {}, format.name(names.at(-1))), parts.chip, parts.actions),
     parts.why,
     h("section", {class: "card"}, h("h2", {}, "Where it stands"), parts.picture, parts.facts),
+    h("section", {class: "card"}, h("h2", {}, "Its states"), parts.states),
     h("section", {class: "card"}, h("h2", {}, "What happened"), parts.history),
     h("section", {class: "card"}, h("div", {class: "title"}, h("h2", {}, "Its messages"), h("div", {class: "actions"}, refresh)), parts.messages),
     h("section", {class: "card"}, h("h2", {}, "What its steps know"), parts.data));

@@ -91,6 +91,22 @@ function stepTable(steps, host) {
     h("tbody", {}, rows)));
 }
 
+// All states of a workflow's instances, with the resources that are held in each; `now` is an instance, whose state is marked, or null.
+export function stateTable(states, now) {
+  const isNow = (each) => now !== null && each.step === now.step && each.is_backward === now.is_backward && (each.step !== "" || each.status === now.status);
+  const names = (list) => h("bdi", {}, list.length === 0 ? "–" : list.join(", "));
+  const rows = states.map((each) => h("tr", {"aria-current": isNow(each) ? "step" : null},
+    h("th", {scope: "row"}, isNow(each) ? statusChip(now.status) : each.status),
+    h("td", {}, h("bdi", {}, each.step === "" ? "–" : each.is_backward ? `undo ${each.step}` : each.step)),
+    h("td", {}, h("bdi", {}, each.visible_state || "–")),
+    h("td", {}, names(each.holds)),
+    h("td", {}, names(each.changing))));
+  return h("div", {class: "table-frame"}, h("table", {id: "states"},
+    h("caption", {class: "unseen"}, "States"),
+    h("thead", {}, h("tr", {}, ["Status", "Step", "Visible state", "Holds", "Takes or releases"].map((text) => h("th", {scope: "col"}, text)))),
+    h("tbody", {}, rows)));
+}
+
 function instanceTable() {
   return table({
     caption: "Instances",
@@ -111,9 +127,10 @@ function instanceTable() {
 
 export async function workflowView({main, names, query, signal}) {
   const flow = await api.get("workflow", names, {}, signal);
-  const [drawn, steps] = await Promise.all([
+  const [drawn, steps, states] = await Promise.all([
     api.operate("workflow", names, "picture", {}, signal),
     api.operate("workflow", names, "definition", {}, signal),
+    api.operate("workflow", names, "states", {}, signal),
   ]);
   const store = names.slice(0, -1);
   const wanted = {status: query.get("status") ?? "", offset: 0};
@@ -155,6 +172,7 @@ export async function workflowView({main, names, query, signal}) {
     h("p", {class: "lead"}, h("bdi", {}, flow.title), flow.title === "" ? "" : ". ", `Version ${flow.version}${flow.versions.length > 1 ? `; there are ${flow.versions.join(", ")}` : ""}.`),
     h("section", {class: "card"}, h("h2", {}, "Picture"), h("div", {class: "picture", tabindex: "0"}, picture(drawn))),
     h("section", {class: "card"}, h("h2", {}, "Steps"), stepTable(steps, names.slice(0, 2))),
+    h("section", {class: "card"}, h("h2", {}, "States of its instances"), stateTable(states, null)),
     h("section", {class: "card"}, h("h2", {}, "Instances"),
       h("div", {class: "bar"}, h("label", {for: "status"}, "Status"), choice, pages.element), problems, list.element));
   await look();
