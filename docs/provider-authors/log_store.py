@@ -26,6 +26,8 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
+    ClientChanges,
+    ClientRecord,
     DuplicateMark,
     GroupRecord,
     Journal,
@@ -158,8 +160,8 @@ MAKERS: dict[str, Callable[..., object]] = {
     **{
         kind.__name__: made_of_fields(kind)
         for kind in (
-            Address, BranchOutcome, Changes, Dropped, DuplicateMark, GroupRecord, Held, Kept, KeptBranch, KeptStage,
-            Medium, NewMessage, ObjectRecord, PipelineChanges, PreparedBranch, QueueRecord, Removal, Reservation,
+            Address, BranchOutcome, Changes, ClientChanges, ClientRecord, Dropped, DuplicateMark, GroupRecord, Held, Kept,
+            KeptBranch, KeptStage, Medium, NewMessage, ObjectRecord, PipelineChanges, PreparedBranch, QueueRecord, Removal, Reservation,
             StageName, StageRecord, SubscriptionKey, Xid,
         )
     },

@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ProgramEndsError, ProviderError, ResourceError, UrlError
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    ProgramEndsError,
+    ProviderError,
+    ResourceError,
+    UrlError,
+)
 from pyjms_provider.core.host.restoring import restore_host
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.core.store import PagingMessageStore
+from pyjms_provider.core.transaction.registered_clients import IN_PROCESS, ClientUser
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import ScheduledTasks
+from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import DEFAULT_MEMORY, Acknowledge, BrokerSettings, StandBy
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 from pyjms_provider.stores.file_lock import RETRY_MS
@@ -355,6 +365,18 @@ class EmbeddedBroker:
         """Return the present connections."""
         with self._lock:
             return dict(self._clients)
+
+    def client_user(self, connection_id: ConnectionId) -> ClientUser:
+        """Return the user of a connection, for registered clients: an administrator of the virtual host may use those of all users."""
+        client = self.clients().get(connection_id)
+        if client is None or client.principal is None or client.access is None:
+            return IN_PROCESS
+        host = Target(kind=TargetKind.VIRTUAL_HOST, name=self.name, virtual_host=self.name)
+        try:
+            client.access.check(client.principal, Operation.ADMINISTER, host, connection_id)
+        except AccessDeniedError:
+            return ClientUser(client.user, False)
+        return ClientUser(client.user, True)
 
     def end_connection(self, connection_id: ConnectionId, reason: str) -> bool:
         """End a connection, with the reason for its client; return False if there is none. May wait."""

@@ -26,6 +26,7 @@ from pyjms.spi.replay import (
     StageName,
     Stages,
 )
+from pyjms.spi.sessions import ClientTags, PersistentSessions, RegisteredClient
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 
@@ -36,6 +37,7 @@ __all__ = [
     "BodyKind",
     "BranchFailure",
     "Capability",
+    "ClientTags",
     "Clock",
     "ConnectRequest",
     "ConnectionEvents",
@@ -47,6 +49,7 @@ __all__ = [
     "MessageId",
     "ObjectBody",
     "OpenGroup",
+    "PersistentSessions",
     "Provider",
     "ProviderConnection",
     "ProviderConsumer",
@@ -55,6 +58,7 @@ __all__ = [
     "ProviderUrl",
     "ReaderGroup",
     "ReaderGroups",
+    "RegisteredClient",
     "ReservedMessage",
     "Signal",
     "StageName",

@@ -51,3 +51,5 @@ class Capability(Flag):
     """Reader groups: messages that are reserved, read again and again, and acknowledged by number (`ReaderGroups`)."""
     STAGE = auto()
     """Units that are staged under a name and promoted by the epoch (`ProviderSession.stage`, `Stages`)."""
+    PERSISTENT_SESSIONS = auto()
+    """The tags of a registered client's last committed request and reply are kept (`PersistentSessions`, `ProviderSession.tag`)."""

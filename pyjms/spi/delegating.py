@@ -21,6 +21,7 @@ from pyjms.spi.provider import (
 )
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.selector import Selector
+from pyjms.spi.sessions import ClientTags, PersistentSessions
 from pyjms.spi.xid import Xid
 
 
@@ -88,6 +89,9 @@ class DelegatingConnection(ProviderConnection):
     def stages(self) -> Stages:
         return self.inner.stages()
 
+    def persistent_sessions(self) -> PersistentSessions:
+        return self.inner.persistent_sessions()
+
 
 class DelegatingSession(ProviderSession):
     """A session that passes calls on, as `DelegatingConnection` does."""
@@ -150,6 +154,9 @@ class DelegatingSession(ProviderSession):
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         return self.inner.stage(name, keep_s=keep_s)
+
+    def tag(self, tags: ClientTags) -> None:
+        self.inner.tag(tags)
 
     def has_destination(self, address: Address) -> bool | None:
         return self.inner.has_destination(address)

@@ -27,10 +27,12 @@ __all__ = [
     "MissingProviderError",
     "ProgramEndsError",
     "ProviderError",
+    "RegistrationError",
     "ResourceError",
     "RolledBackError",
     "StageError",
     "SubscriptionInUseError",
+    "SupersededError",
     "TooLargeError",
     "TooLateError",
     "UnknownSubscriptionError",
@@ -208,6 +210,18 @@ class StageError(ProviderError):
     """A staged unit does not exist, or belongs to another sink or epoch (`pyjms.spi.replay`)."""
 
     code = "PYJMS-STAGE"
+
+
+class RegistrationError(ProviderError):
+    """A client is not registered, or its name or tags are not allowed (`pyjms.spi.sessions`)."""
+
+    code = "PYJMS-REGISTRATION"
+
+
+class SupersededError(RegistrationError):
+    """The client has registered again since: this registration must stop."""
+
+    code = "PYJMS-SUPERSEDED"
 
 
 class BranchError(ProviderError):

@@ -31,6 +31,7 @@ from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import CapabilityError, ProviderError
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.selector import Selector
+from pyjms.spi.sessions import ClientTags, PersistentSessions
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 
@@ -236,6 +237,10 @@ class ProviderConnection(ABC):
         """Return the staged units of the message system (`Capability.STAGE`); usable while the connection is open."""
         raise _lacks(Capability.STAGE, "staged units")
 
+    def persistent_sessions(self) -> PersistentSessions:
+        """Return the registered clients of the message system (`Capability.PERSISTENT_SESSIONS`); usable while the connection is open."""
+        raise _lacks(Capability.PERSISTENT_SESSIONS, "persistent sessions")
+
 
 class ProviderSession(ABC):
     """A single-threaded context of sends and receives, in order."""
@@ -329,6 +334,20 @@ class ProviderSession(ABC):
         and `InDoubtError` as `commit`. (`Capability.STAGE`)
         """
         raise _lacks(Capability.STAGE, "staged units")
+
+    def tag(self, tags: ClientTags) -> None:
+        """Have `tags` stored in the same write as this session's next unit of work (`Capability.PERSISTENT_SESSIONS`).
+
+        In a transacted session, or in a branch, that is the present transaction, also if it does nothing else; a rollback drops the tags.
+        In any other session the request's tag is stored with the next `send`, and the reply's with the next `acknowledge`; if that raises
+        `TooLateError`, with the one after it. A call replaces the tags of an earlier one that are not stored yet. A write with tags is
+        forced to the disk.
+
+        Raises `RegistrationError` for tags, or a second client, that are not allowed, or when the client is not registered, and
+        `SupersededError` when it has registered again since. The send, the acknowledgement and the commit check the last two again, and a
+        provider may leave them to these: a commit then raises `RolledBackError` with that cause. A unit with tags cannot be staged.
+        """
+        raise _lacks(Capability.PERSISTENT_SESSIONS, "persistent sessions")
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         """Release deliveries that were prefetched and that no application has seen.

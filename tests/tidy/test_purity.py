@@ -69,6 +69,7 @@ COMPOSITES = frozenset(
         "topic",
         "transaction/branches",
         "transaction/reader_groups",
+        "transaction/registered_clients",
         "transaction/stages",
         "transaction/unit_of_work",
     )

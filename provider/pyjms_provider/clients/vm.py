@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from itertools import count
 from operator import attrgetter
@@ -20,6 +21,8 @@ from pyjms.spi.errors import (
     ConnectionLostError,
     InDoubtError,
     ProviderError,
+    ResourceError,
+    RolledBackError,
     TooLateError,
 )
 from pyjms.spi.provider import (
@@ -32,22 +35,15 @@ from pyjms.spi.provider import (
     ProviderSession,
     SubscribeRequest,
 )
-from pyjms.spi.replay import (
-    GroupRequest,
-    OpenGroup,
-    ReaderGroup,
-    ReaderGroups,
-    ReservedMessage,
-    StagedUnit,
-    StageName,
-    Stages,
-)
+from pyjms.spi.replay import StageName
 from pyjms.spi.selector import Selector
+from pyjms.spi.sessions import ClientTags
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.words import installed_version
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.close_once import CloseOnce
+from pyjms_provider.clients.vm_services import VmPersistentSessions, VmReaderGroups, VmStages
 from pyjms_provider.core.host.admission import SendTimeout
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction
 from pyjms_provider.core.host.message_mover import OnExpired
@@ -71,8 +67,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.search import QueueBrowser
     from pyjms_provider.core.topic import Subscription
     from pyjms_provider.core.transaction.branches import Branch, Branches
-    from pyjms_provider.core.transaction.reader_groups import GroupTable
-    from pyjms_provider.core.transaction.stages import StageTable
+    from pyjms_provider.core.transaction.registered_clients import ClientUser
     from pyjms_provider.core.transaction.unit_of_work import OpenTransaction
 
 
@@ -449,22 +444,81 @@ class VmSession(VmTransactions):
         self._send_timeout = SendTimeout()
         self._close_once = CloseOnce()
         self._consumers: dict[VmConsumer, None] = {}
+        self._request_tag: ClientTags | None = None
+        """Outside of transactions, the tag that the next send stores."""
+        self._reply_tag: ClientTags | None = None
+        """The tag that the next acknowledgement stores."""
 
     # Sending
 
     def send(self, envelope: Envelope) -> None:
         if self._closed:
             raise self._closed_error()
+        if self._request_tag is not None:
+            self._send_tagged(envelope, self._send_timeout)
+            return
         self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._send_timeout)
 
     def send_at_once(self, envelope: Envelope) -> None:
         """Send as `send` does, but wait for no room. Raises `QueueFullError` where there is none."""
         if self._closed:
             raise self._closed_error()
+        if self._request_tag is not None:
+            self._send_tagged(envelope, None)
+            return
         self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, None)
 
     def may_wait(self, envelope: Envelope) -> bool:
-        return self._host.may_wait(envelope, is_transacted=self._transacted)
+        return self._request_tag is not None or self._host.may_wait(envelope, is_transacted=self._transacted)
+
+    def _send_tagged(self, envelope: Envelope, timeout: SendTimeout | None) -> None:
+        """Send a message, and store the request's tag in the same write: as a transaction of its own."""
+        tags, self._request_tag = self._request_tag, None
+        assert tags is not None, "it is tagged"
+        unit = self._unit_of_its_own()
+        try:
+            self._route(envelope, self._connection_id, unit, timeout)
+        except Exception:
+            unit.rollback()
+            raise
+        self._commit_tagged(unit, tags)
+
+    # Tags of a registered client
+
+    def tag(self, tags: ClientTags) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.clients.check(tags, self._connection_id, self._connection.client_user)
+        if self._transacted:
+            self._open_unit().tag(tags)
+            return
+        if tags.request is not None:
+            self._request_tag = replace(tags, reply=None)
+        if tags.reply is not None:
+            self._reply_tag = replace(tags, request=None)
+
+    def _unit_of_its_own(self) -> UnitOfWork:
+        name = UnitId(f"{self._name}:{next(self._unit_numbers)}")
+        return UnitOfWork(name, self._receiving, expired_rolls_back=self._expired_rolls_back)
+
+    def _commit_tagged(self, unit: UnitOfWork, tags: ClientTags) -> None:
+        """Commit the unit of a single send or acknowledgement with its tags. Raises `ResourceError`, `InDoubtError`."""
+        unit.tag(tags)
+        try:
+            self._host.work(partial(self._commit_alone, unit))
+        except RolledBackError as error:
+            # There is no transaction that the client could know of.
+            raise (
+                error.__cause__ if isinstance(error.__cause__, ProviderError) else ResourceError(error.reason)
+            ) from error
+
+    def _commit_alone(self, unit: UnitOfWork) -> None:
+        unit.begin_commit(self._host.clock.time_ms())
+        try:
+            self._host.finish_commit(unit)
+        except Exception:
+            unit.end_unwritten()
+            raise
 
     # Receiving
 
@@ -571,6 +625,9 @@ class VmSession(VmTransactions):
                 if not queue.settle_in(unit, received, session) and self._closed:
                     raise self._closed_error()  # closed meanwhile: the message is back on its queue
             return
+        if self._reply_tag is not None and deliveries:
+            self._acknowledge_tagged(deliveries)
+            return
         # Mostly there is one message; if the journal does not have it, nothing has to be written.
         if len(deliveries) == 1:
             only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
@@ -579,6 +636,27 @@ class VmSession(VmTransactions):
                     self._raise_outcome(deliveries)
                 return
         self._host.work(partial(self._settle, deliveries))
+
+    def _acknowledge_tagged(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle messages, and store the reply's tag in the same write: as a transaction of its own."""
+        tags, self._reply_tag = self._reply_tag, None
+        assert tags is not None, "it is tagged"
+        unit = self._unit_of_its_own()
+        are_held = [
+            queue.settle_in(unit, received, self._receiving) for queue, received in by_queue(deliveries).items()
+        ]
+        if not all(are_held):
+            unit.rollback()
+            try:
+                self._raise_outcome(deliveries)
+            except TooLateError:
+                self._reply_tag = tags  # for the acknowledgement of the message when it comes again
+                raise
+            # An earlier call had settled them: the tag is still to be stored.
+            unit = self._unit_of_its_own()
+            for queue, received in by_queue(deliveries).items():
+                queue.settle_in(unit, received, self._receiving)
+        self._commit_tagged(unit, tags)
 
     def _settle(self, deliveries: Sequence[Delivery]) -> None:
         session = self._receiving
@@ -711,73 +789,6 @@ def embedded_broker_info() -> ProviderInfo:
     )
 
 
-# Reader groups and staged units of a broker in this process, as one connection sees them.
-
-
-class VmReaderGroups(ReaderGroups):
-    """The groups of a host. `check_open` raises `ClosedError` when the connection is closed."""
-
-    def __init__(
-        self,
-        groups: GroupTable,
-        check_open: Callable[[], None],
-        client_id: Callable[[], str | None],
-    ) -> None:
-        self._groups = groups
-        self._check_open = check_open
-        self._client_id = client_id
-
-    def open(self, request: GroupRequest) -> OpenGroup:
-        self._check_open()
-        return self._groups.open(request, self._client_id())
-
-    def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
-        self._check_open()
-        return self._groups.reserve(
-            opened, after=after, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms
-        )
-
-    def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
-        self._check_open()
-        return self._groups.read(name, generation, after=after, upto=upto)
-
-    def acknowledge(self, opened: OpenGroup, upto: int) -> None:
-        self._check_open()
-        self._groups.acknowledge(opened, upto)
-
-    def release(self, name: str) -> int:
-        self._check_open()
-        return self._groups.release(name)
-
-    def groups(self) -> Sequence[ReaderGroup]:
-        self._check_open()
-        return self._groups.groups()
-
-
-class VmStages(Stages):
-    """The staged units of a host. `check_open` as in `VmReaderGroups`."""
-
-    def __init__(self, stages: StageTable, check_open: Callable[[], None]) -> None:
-        self._stages = stages
-        self._check_open = check_open
-
-    def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
-        self._check_open()
-        return self._stages.promote(sink, epoch, units)
-
-    def discard(self, units: Sequence[StageName]) -> None:
-        self._check_open()
-        self._stages.discard(units)
-
-    def marker(self, sink: str) -> int | None:
-        self._check_open()
-        return self._stages.marker(sink)
-
-    def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
-        self._check_open()
-        return self._stages.units(sink)
-
-
 _WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
 
@@ -903,6 +914,13 @@ class VmConnection(ProviderConnection):
 
     def stages(self) -> VmStages:
         return VmStages(self._host.pipelines.stages, self._check_open)
+
+    def persistent_sessions(self) -> VmPersistentSessions:
+        return VmPersistentSessions(self._host.clients, self._connection_id, self._check_open, self.client_user)
+
+    def client_user(self) -> ClientUser:
+        """Return the user of the connection, for registered clients."""
+        return self.broker.client_user(self._connection_id)
 
     def close(self) -> None:
         self._close_once.do(self._shut_down)

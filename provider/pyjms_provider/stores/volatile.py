@@ -19,6 +19,7 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
+    ClientRecord,
     DuplicateMark,
     GroupNumber,
     GroupRecord,
@@ -78,6 +79,7 @@ class Medium:
     reserved: dict[GroupNumber, dict[int, tuple[ReferenceId, int]]] = field(default_factory=dict)
     stages: dict[StageName, KeptStage] = field(default_factory=dict)
     stage_markers: dict[str, int] = field(default_factory=dict)
+    clients: dict[str, ClientRecord] = field(default_factory=dict)
     last_number: int = 0
     is_clean: bool = True
     holder: str | None = None
@@ -152,6 +154,13 @@ class Medium:
         self.stage_markers.update(pipelines.markers)
 
     def _move(self, changes: Changes) -> None:
+        if changes.clients is not None:
+            for name in changes.clients.dropped:
+                self.clients.pop(name, None)
+            for name, left_ms in changes.clients.left:
+                if name in self.clients:
+                    self.clients[name] = replace(self.clients[name], left_ms=left_ms)
+            self.clients.update((client.name, client) for client in changes.clients.put)
         for message in changes.messages:
             if not message.queues:
                 # All queues of the message were dropped while its branch was in doubt.
@@ -259,6 +268,7 @@ class VolatileJournal(Journal):
             ],
             stages=stages,
             stage_markers=list(medium.stage_markers.items()),
+            clients=list(medium.clients.values()),
         )
         # Not clean from now on: after a crash it stays so, as only `close` sets it again.
         medium.is_clean = False
@@ -277,7 +287,11 @@ class VolatileJournal(Journal):
         messages = _places(branch.changes)
         removals = [(removal.queue, removal.reference.id) for removal in branch.changes.removals]
         return RecoveredBranch(
-            xid=branch.branch.xid, prepared_ms=branch.branch.prepared_ms, messages=messages, removals=removals
+            xid=branch.branch.xid,
+            prepared_ms=branch.branch.prepared_ms,
+            messages=messages,
+            removals=removals,
+            clients=() if branch.changes.clients is None else tuple(branch.changes.clients.put),
         )
 
     def write(self, changes: Changes, *, force: bool) -> None:

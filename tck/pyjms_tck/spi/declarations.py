@@ -14,6 +14,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import CapabilityError, DestinationError, ResourceError
 from pyjms.spi.replay import GroupRequest, StageName
+from pyjms.spi.sessions import ClientTags
 from pyjms.spi.xid import Xid
 
 if TYPE_CHECKING:
@@ -202,6 +203,18 @@ def stage(environment: Environment, connection: ProviderConnection) -> bool:
     return promotions == [True, False] and seen + receiver.take_texts(1) == ["at once", "staged"]
 
 
+def persistent_sessions(environment: Environment, connection: ProviderConnection) -> bool:
+    name, sessions = environment.name("client"), connection.persistent_sessions()
+    client, session = sessions.register(name), connection.open_session(transacted=True)
+    session.tag(ClientTags(name=name, incarnation=client.incarnation, request="committed"))
+    session.commit()
+    session.tag(ClientTags(name=name, incarnation=client.incarnation, request="dropped"))
+    session.rollback()
+    tag = sessions.register(name).request_tag
+    sessions.deregister(name)
+    return tag == "committed"
+
+
 def embedded_broker(environment: Environment, connection: ProviderConnection) -> bool:
     environment.provider.stop_broker(environment.url)
     return True
@@ -225,6 +238,7 @@ PROBES: dict[Capability, Probe] = {
     Capability.SHARED_TRANSACTIONS: shared_transactions,
     Capability.REPLAY: replay,
     Capability.STAGE: stage,
+    Capability.PERSISTENT_SESSIONS: persistent_sessions,
     Capability.EMBEDDED_BROKER: embedded_broker,  # last, as it ends the others' broker
 }
 

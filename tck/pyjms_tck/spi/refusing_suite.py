@@ -51,6 +51,7 @@ def optional_calls(environment: Environment, connection: ProviderConnection) -> 
         Capability.SHARED_TRANSACTIONS: lambda: connection.open_session(transacted=True).commit_with(object()),
         Capability.REPLAY: connection.reader_groups,
         Capability.STAGE: connection.stages,
+        Capability.PERSISTENT_SESSIONS: connection.persistent_sessions,
         Capability.BROWSING: lambda: list(session.browse(queue, None)),
         Capability.TEMPORARY_DESTINATIONS: lambda: connection.create_temporary(AddressKind.QUEUE),
         Capability.CONNECTION_CONSUMERS: lambda: session.adopt([delivery]),

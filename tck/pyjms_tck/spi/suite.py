@@ -7,3 +7,4 @@ from pyjms_tck.spi.delivery_suite import *  # noqa: F403
 from pyjms_tck.spi.notifying_suite import *  # noqa: F403
 from pyjms_tck.spi.pipeline_suite import *  # noqa: F403
 from pyjms_tck.spi.refusing_suite import *  # noqa: F403
+from pyjms_tck.spi.session_suite import *  # noqa: F403

@@ -18,7 +18,7 @@ from sqlalchemy.event import listens_for
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import UrlError
-from pyjms_provider.core.journal.journal import Changes, PipelineChanges
+from pyjms_provider.core.journal.journal import Changes, ClientChanges, ClientRecord, PipelineChanges, Removal
 from pyjms_provider.settings import Acknowledge, StandBy, StoreSettings, Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -165,7 +165,7 @@ import sys
 sys.modules[{driver!r}] = None
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal.journal import Changes, PipelineChanges
+from pyjms_provider.core.journal.journal import Changes, ClientChanges, ClientRecord, PipelineChanges, Removal
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.opening import open_store
 try:
@@ -225,6 +225,7 @@ def test_a_refused_store_is_not_held(url: str, change: Change) -> None:
 
 
 PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
+CLIENTS = ("pyjms_client", "pyjms_branch_client")
 
 
 def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its_messages(
@@ -233,7 +234,7 @@ def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its
     world = World(JournalHome(lambda _: opened(url)))
     sent = world.add(world.message()).reference
     world.journal.close(clean=True)
-    change(*(f"DROP TABLE {name}" for name in PIPELINES), "UPDATE pyjms_meta SET version = 1")
+    change(*(f"DROP TABLE {name}" for name in (*PIPELINES, *CLIENTS)), "UPDATE pyjms_meta SET version = 1")
     world = World(JournalHome(lambda _: opened(url)))
     assert [entry.reference.id for entry in world.found.entries] == [sent.id]
     world.journal.write(Changes(pipelines=PipelineChanges(markers=[("sink", 7)])), force=True)
@@ -241,10 +242,32 @@ def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its
     world.journal.close(clean=True)
 
 
+def test_a_store_of_the_third_version_gets_the_tables_of_clients_and_keeps_all_it_has(url: str, change: Change) -> None:
+    """That of 0.1.0, with messages in a queue and in a prepared branch, and with duplicate ids."""
+    world = World(JournalHome(lambda _: opened(url)))
+    sent, prepared = world.add(world.message()).reference, world.message()
+    world.prepare(1, prepared, removals=[Removal(world.queue, sent)])
+    world.remember("d", 2**62)
+    world.journal.close(clean=True)
+    change(*(f"DROP TABLE {name}" for name in CLIENTS), "UPDATE pyjms_meta SET version = 3")
+    world = World(JournalHome(lambda _: opened(url)))
+    assert [entry.reference.id for entry in world.found.entries] == [sent.id]
+    assert [mark.duplicate_id for mark in world.found.recovery.duplicates] == ["d"]
+    (branch,) = world.found.recovery.branches
+    assert ([reference.id for _, reference in branch.messages], list(branch.clients)) == ([prepared.reference.id], [])
+    world.decide(1, commit=True)
+    client = ClientRecord(name="desk", generation="g", incarnation=1, owner="", registered_ms=1, request_tag="7")
+    world.journal.write(Changes(clients=ClientChanges(put=[client])), force=True)
+    assert list(world.reopen().recovery.clients) == [client]
+    assert [entry.reference.id for entry in world.found.entries] == [prepared.reference.id]
+    world.journal.close(clean=True)
+
+
 def make_second_version(change: Change) -> None:
     """Have a store that is of the present version, and closed, be of the second one, with three ids."""
     names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
     change(
+        *(f"DROP TABLE {name}" for name in CLIENTS),
         "DROP TABLE pyjms_duplicate",
         f"CREATE TABLE pyjms_duplicate ({names}, PRIMARY KEY (kind, name, temporary, duplicate_id))",
         *(
@@ -307,7 +330,9 @@ def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
         seen.append(0)
         connection.execute(text("ALTER TABLE pyjms_message RENAME COLUMN later TO deliver_at"))
 
-    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None, 2: lambda _: None})
+    monkeypatch.setattr(
+        schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None, 2: lambda _: None, 3: lambda _: None}
+    )
     monkeypatch.setattr(schema_module, "FIRST", -1)
     world = World(JournalHome(lambda _: opened(url)))
     assert seen == [-1, 0]
@@ -324,7 +349,7 @@ def test_a_migration_that_fails_changes_nothing(url: str, change: Change, monkey
         connection.execute(text("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT"))
         connection.execute(text("ALTER TABLE no_such_table ADD COLUMN half BIGINT"))
 
-    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken, 1: broken, 2: broken})
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken, 1: broken, 2: broken, 3: broken})
     monkeypatch.setattr(schema_module, "FIRST", -1)
     with pytest.raises(StoreError, match="no_such_table"):
         opened(url)

@@ -174,6 +174,7 @@ OLD_DUPLICATE = (
     " PRIMARY KEY (kind, name, temporary, duplicate_id)) WITHOUT ROWID"
 )
 PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
+CLIENTS = ("pyjms_client", "pyjms_branch_client")
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -186,7 +187,7 @@ def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path,
         "DROP TABLE pyjms_duplicate",
         OLD_DUPLICATE,
         *(f"INSERT INTO pyjms_duplicate VALUES (0, 'orders', 0, 'id-{n}', {until_ms - n})" for n in range(5)),
-        *(f"DROP TABLE {name}" for name in PIPELINES if version == 1),
+        *(f"DROP TABLE {name}" for name in (*CLIENTS, *(PIPELINES if version == 1 else ()))),
         f"UPDATE pyjms_meta SET version = {version}" if is_noted else "DELETE FROM pyjms_meta",
     )
     salvaged, new = save(store)
@@ -199,18 +200,19 @@ def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path,
         assert connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
         made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL")}
     assert kept == [(f"id-{n}", until_ms - n, 5 - n) for n in (4, 3, 2, 1, 0)]
-    assert {*PIPELINES, "pyjms_message_branch", "pyjms_stage_name"} <= made
+    assert {*PIPELINES, *CLIENTS, "pyjms_message_branch", "pyjms_stage_name"} <= made
     assert list(orders(new)) == list(range(SENT))
 
 
 @pytest.mark.parametrize("damages", ["its version", "its version and its ids", "its ids", "all that tells its version"])
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_store_whose_version_or_ids_of_producers_are_lost_is_saved(store: Path, version: int, damages: str) -> None:
     """Another broker opens it then, and notes ids anew."""
     change(
         store,
         f"UPDATE pyjms_meta SET version = {0 if 'its version' in damages else version}",
         *(f"DROP TABLE {name}" for name in PIPELINES if version == 1),
+        *(f"DROP TABLE {name}" for name in CLIENTS if version < 4),
         *(["DROP TABLE pyjms_duplicate"] if version < 3 or damages != "its version" else []),
         *([OLD_DUPLICATE] if version < 3 and damages == "its version" else []),
         *(["DELETE FROM pyjms_meta"] if damages == "all that tells its version" else []),

@@ -13,6 +13,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import CapabilityError, ResourceError
 from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms.spi.replay import StageName
+from pyjms.spi.sessions import ClientTags
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 from pyjms_tck.spi.environment import Environment, envelope
@@ -46,6 +47,8 @@ REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
     (ProviderConnection, Capability.REPLAY, lambda it: it.reader_groups()),
     (ProviderConnection, Capability.STAGE, lambda it: it.stages()),
     (ProviderSession, Capability.STAGE, lambda it: it.stage(StageName("sink", 1, 0, "first"), keep_s=60)),
+    (ProviderConnection, Capability.PERSISTENT_SESSIONS, lambda it: it.persistent_sessions()),
+    (ProviderSession, Capability.PERSISTENT_SESSIONS, lambda it: it.tag(ClientTags(name="desk", incarnation=1))),
     (ProviderSession, Capability.TRANSACTIONS, lambda it: it.commit()),
     (ProviderSession, Capability.TRANSACTIONS, lambda it: it.rollback()),
     (ProviderSession, Capability.SHARED_TRANSACTIONS, lambda it: it.commit_with(None)),

@@ -8,6 +8,7 @@ from enum import Enum
 from pyjms_provider.core.policy import QueuePolicies
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
+from pyjms_provider.core.transaction.registered_clients import DEFAULT_CLIENTS_MAX
 
 
 class ExpiredInTransaction(Enum):
@@ -28,6 +29,10 @@ class HostPolicy:
     """A branch of a distributed transaction that is not prepared is rolled back after this time; 0: never."""
     transaction_timeout_ms: int = 0
     """A local transaction that is still open is rolled back after this time; 0: never."""
+    registered_clients_max: int = DEFAULT_CLIENTS_MAX
+    """The most clients that may be registered with persistent sessions."""
+    forget_clients_ms: int = 0
+    """A registered client that has been without a connection for this time is forgotten, with its tags; 0: never."""
     back_off_ms: int = 0
     """The delay before a message's third delivery, doubled before each further one, where its queue's policy has no delay;
     0: none."""

@@ -71,6 +71,10 @@ class BranchesInDoubt:
             sent = list(adopted(branch.messages, queues, store))
             claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
             branches.restore(branch.xid, branch.prepared_ms, sent, received, claims)
+            restored = branches.find(branch.xid)
+            assert restored is not None, "it was just restored"
+            for record in branch.clients:
+                host.clients.restore_prepared(restored.unit, record)
         for outcome in self._heuristics:
             branches.restore_heuristic(outcome.xid, committed=outcome.commit)
 
@@ -240,6 +244,8 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     # Deferred: if the broker dies before it is written, the marks are still there and say the same.
     journal.note(seen)
     host.admission.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
+    for client in recovery.clients:
+        host.clients.restore(client)
     # After the queues' own messages, among which are those that branches and groups have received.
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)

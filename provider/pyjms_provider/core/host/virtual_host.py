@@ -55,6 +55,7 @@ from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
 from pyjms_provider.core.transaction.branches import Branches
+from pyjms_provider.core.transaction.registered_clients import RegisteredClients
 from pyjms_provider.core.transaction.stages import Pipelines
 from pyjms_provider.core.transaction.unit_of_work import TimeLimit
 
@@ -115,10 +116,20 @@ class VirtualHost:
         self.ignored_modes = IgnoredDeliveryModes(name) if self.policy.persist_all else None
         """Makes all messages PERSISTENT; None: the sender and the queue's policy decide."""
         self._schedule = schedule
+        self.clients = RegisteredClients(
+            clock,
+            None if storage is None else storage.journal,
+            self.work,
+            clients_max=self.policy.registered_clients_max,
+            forget_after_ms=self.policy.forget_clients_ms,
+            schedule=schedule,
+        )
+        """The registered clients, with the tags of their last committed requests and replies."""
         self.branches = Branches(
             store,
             clock,
             None if storage is None else storage.journal,
+            clients=self.clients,
             in_doubt_writes=None if storage is None else storage.in_doubt_writes,
             timeout_ms=self.policy.branch_timeout_ms,
             expired_rolls_back=self.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK,
@@ -226,7 +237,9 @@ class VirtualHost:
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Write and apply a unit whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
-        if self.storage is None:
+        if unit.tags is not None and unit.client_changes is None:
+            self.clients.commit(unit, partial(self.finish_commit, unit))
+        elif self.storage is None:
             unit.finish_commit(None)
         else:
             self.storage.finish_commit(unit)
@@ -242,7 +255,11 @@ class VirtualHost:
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
         """Write and apply a unit whose commit was begun, with the application's transaction. Raises as `finish_commit`."""
         assert self.storage is not None, "only a host that keeps messages can be joined"
-        self.storage.finish_joined(unit, joined)
+        finish = partial(self.storage.finish_joined, unit, joined)
+        if unit.tags is None:
+            finish()
+        else:
+            self.clients.commit(unit, finish)
 
     # Destinations
 
@@ -425,10 +442,11 @@ class VirtualHost:
     # Ending
 
     def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
-        """Delete the temporary destinations of a closed connection, and free its client id."""
+        """Delete the temporary destinations of a closed connection, and free its client id; its registered clients have left."""
         self.temporaries.end_connection(owner)
         if self.ignored_modes is not None:
             self.ignored_modes.forget(owner)
+        self.clients.end_connection(owner)
         with self._lock:
             # The call may be repeated, and another connection may have taken the id since.
             if client_id is not None and self._client_ids.get(client_id) == owner:

@@ -145,12 +145,47 @@ class PipelineChanges:
     """Sinks, and the last epoch that each has promoted."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRecord:
+    """The stored registration of a client, with the tags of its last committed request and reply (`pyjms.spi.sessions`)."""
+
+    name: str
+    generation: str
+    incarnation: int
+    owner: str
+    """The user who registered it first; "": a program in the broker's process."""
+    registered_ms: int
+    request_tag: str | None = None
+    request_ms: int = 0
+    reply_tag: str | None = None
+    reply_ms: int = 0
+    left_ms: int | None = None
+    """When its connection ended; None: it is connected, or was when the broker died."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientChanges:
+    """The part of `Changes` for registered clients; it takes effect in this order."""
+
+    dropped: list[str] = field(default_factory=list)
+    left: list[tuple[str, int]] = field(default_factory=list)
+    """Clients whose connections have ended, and when."""
+    put: list[ClientRecord] = field(default_factory=list)
+    """Records that replace those of the same names. In the changes of a prepared branch they belong to the branch."""
+    before: list[ClientRecord] = field(default_factory=list)
+    """The records that `put` replaces, for a withdrawal; not written."""
+
+    def withdrawal(self) -> ClientChanges:
+        """Return the changes that restore the records as they were."""
+        return ClientChanges(put=list(self.before))
+
+
 @dataclass(slots=True, kw_only=True)
 class Changes:
     """Changes that become durable together.
 
-    With `prepared`, its messages and removals belong to that branch: they are stored, and take effect when the branch's
-    `BranchOutcome` is a commit; everything else takes effect at once.
+    With `prepared`, its messages and removals, and the records that `clients` puts, belong to that branch: they are stored, and take
+    effect when the branch's `BranchOutcome` is a commit; everything else takes effect at once.
     """
 
     messages: list[NewMessage] = field(default_factory=list)
@@ -171,6 +206,7 @@ class Changes:
     prepared: PreparedBranch | None = None
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
+    clients: ClientChanges | None = None
 
     def probes(self) -> Iterator[Probe]:
         """Yield for each queue a message, and whether it is there once this is written: before, it is the other way round.
@@ -203,11 +239,12 @@ class Changes:
         return replace(self, messages=[each for each in messages if each.envelope is not None])
 
     def withdrawal(self) -> Changes:
-        """Return the changes that remove these messages, which a journal may have, and their producers' duplicate ids."""
+        """Return the changes that remove these messages, which a journal may have, with their producers' duplicate ids and their client's tags."""
         return Changes(
             # Removing an absent message changes nothing, so this is right whether the write was made or not.
             removals=[Removal(queue, message.reference) for message in self.messages for queue in message.queues],
             duplicates=[replace(mark, until_ms=0) for mark in self.duplicates],
+            clients=None if self.clients is None else self.clients.withdrawal(),
         )
 
 
@@ -258,6 +295,8 @@ class RecoveredBranch:
     prepared_ms: int
     messages: Sequence[tuple[QueueNumber, MessageReference]]
     removals: Sequence[tuple[QueueNumber, ReferenceId]]
+    clients: Sequence[ClientRecord] = ()
+    """The records that its commit puts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +333,7 @@ class Recovery:
     groups: Sequence[RecoveredGroup] = ()
     stages: Sequence[RecoveredStage] = ()
     stage_markers: Sequence[tuple[str, int]] = ()
+    clients: Sequence[ClientRecord] = ()
 
 
 class JoinedTransaction(ABC):

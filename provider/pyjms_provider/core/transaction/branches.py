@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.transaction.registered_clients import RegisteredClients
 
 # The states of a branch of a distributed transaction, as a table (X/Open XA, table 6-4: state of a branch).
 # The values name the states of XA. Where a journal is written between, one call of XA has two halves here: PREPARING,
@@ -322,6 +324,7 @@ class Branches:
         clock: Clock,
         journal: Journal | None,
         *,
+        clients: RegisteredClients | None = None,
         in_doubt_writes: InDoubtWrites | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         expired_rolls_back: bool = True,
@@ -329,7 +332,7 @@ class Branches:
     ) -> None:
         """Make an empty table.
 
-        `journal` None: there can be no branches. `in_doubt_writes`: of its host. `timeout_ms`: a branch that is not prepared is rolled back after this time,
+        `journal` None: there can be no branches. `clients`, `in_doubt_writes`: of its host; without `clients` branches have no tags. `timeout_ms`: a branch that is not prepared is rolled back after this time,
         unless its session has set another one; 0: never. `schedule` asks for a call of `run_due`, as in
         `Queue`.
         """
@@ -337,6 +340,7 @@ class Branches:
         self._clock = clock
         # Without a journal that survives, a prepared branch would be a promise that the broker cannot keep.
         self._journal = journal if journal is not None and journal.is_reliable else None
+        self._clients = clients
         self._in_doubt_writes = in_doubt_writes
         self.timeout_ms = timeout_ms
         self._expired_rolls_back = expired_rolls_back
@@ -459,7 +463,7 @@ class Branches:
             # The journal is written without the lock; the state keeps other callers away.
             branch.step(BranchEvent.PREPARE)
         try:
-            branch.unit.prepare(xid, now_ms, journal)
+            self._with_tags(branch, partial(branch.unit.prepare, xid, now_ms, journal))
         except Exception as error:
             if not isinstance(error, RolledBackError):
                 # It may be in the store as prepared; the coordinator, which got no promise, rolls it back.
@@ -537,7 +541,8 @@ class Branches:
         try:
             # Acknowledgements are forced: after XA_OK the coordinator forgets the
             # transaction, so a loss of power must not undo it.
-            branch.unit.commit(self._clock.time_ms(), journal, force_acknowledgements=True)
+            commit = partial(branch.unit.commit, self._clock.time_ms(), journal, force_acknowledgements=True)
+            self._with_tags(branch, commit)
         except RolledBackError as error:
             branch.undo()
             with self._lock:
@@ -551,6 +556,13 @@ class Branches:
         branch.holder.close()
         with self._lock:
             self._end(branch, BranchEvent.WRITTEN)
+
+    def _with_tags(self, branch: Branch, act: Callable[[], None]) -> None:
+        """Prepare or commit the branch, with the tags of its registered client if it has some."""
+        if branch.unit.tags is None or self._clients is None:
+            act()
+        else:
+            self._clients.commit(branch.unit, act)
 
     def _end_doomed(self, branch: Branch) -> None:
         """Raise `BranchError` if a branch can only be rolled back: it ends then, as its coordinator gets the error. The lock is held."""

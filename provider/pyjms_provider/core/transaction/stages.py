@@ -92,6 +92,8 @@ class StageTable:
         _check(name)
         if keep_s < 1:
             raise StageError("a staged unit is kept for a second at least")
+        if unit.tags is not None:
+            raise StageError("the transaction has tags of a registered client, which a staged unit has not: commit it")
         if unit.size[1]:
             raise StageError(
                 "messages were received in this transaction; a staged unit only sends: commit, or roll back"

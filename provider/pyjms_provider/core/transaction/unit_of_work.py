@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from enum import Enum
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType, Protocol, TypeVar
 
-from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.errors import InDoubtError, ProviderError, RegistrationError, RolledBackError
 from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, NewMessage, PipelineChanges, PreparedBranch
 from pyjms_provider.core.journal.queue_journal import removals_of
 from pyjms_provider.core.message.message_state import MessageState
@@ -22,8 +23,9 @@ from pyjms_provider.core.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
+    from pyjms.spi.sessions import ClientTags
     from pyjms.spi.xid import Xid
-    from pyjms_provider.core.journal.journal import DuplicateMark, Journal, QueueNumber, StageRecord
+    from pyjms_provider.core.journal.journal import ClientChanges, DuplicateMark, Journal, QueueNumber, StageRecord
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.entry import EntryQueue, QueueEntry, ReceiverId
     from pyjms_provider.core.message.reference import MessageReference
@@ -225,6 +227,11 @@ def by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[EntryQueue, list[tu
     return answer
 
 
+def merged_tags(earlier: ClientTags, later: ClientTags) -> ClientTags:
+    """Return the later tags of a client, with the earlier one where the later one is None."""
+    return replace(later, request=later.request or earlier.request, reply=later.reply or earlier.reply)
+
+
 UnitId = NewType("UnitId", str)
 
 
@@ -241,7 +248,9 @@ class UnitOfWork:
         "_settled",
         "_settled_in",
         "_state",
+        "client_changes",
         "expired_rolls_back",
+        "tags",
         "unit_id",
     )
 
@@ -258,6 +267,10 @@ class UnitOfWork:
         self._settled_in: Sequence[EntryQueue] = ()
         """The queues where its commit has settled messages, until their consumers have been woken."""
         self._duplicates: list[DuplicateClaim] = []
+        self.tags: ClientTags | None = None
+        """The tags of its registered client."""
+        self.client_changes: ClientChanges | None = None
+        """The record with these tags, once its commit or prepare has begun."""
         self._in_doubt: UnitChanges | None = None
         """The changes that may have been written, once the write was begun."""
 
@@ -281,9 +294,9 @@ class UnitOfWork:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has never had a message: a unit that lost one to expiry is not empty."""
+        """Whether it has never had a message or tags: a unit that lost a message to expiry is not empty."""
         with self._lock:
-            nothing = not (self._sent or self._settled or self._acknowledged)
+            nothing = not (self._sent or self._settled or self._acknowledged or self.tags)
             return nothing and self._state is UnitState.OPEN
 
     @property
@@ -325,6 +338,19 @@ class UnitOfWork:
                 return
         # Without the unit's lock; the id must not stay claimed, or the producer could never send the message again.
         claim.end(arrived=False)
+
+    def tag(self, tags: ClientTags) -> None:
+        """Set the tags of its registered client; one that is None keeps an earlier call's. Raises `RegistrationError` for a second client."""
+        with self._lock:
+            if self._has_ended:
+                return
+            known = self.tags
+            if known is None or known.name == tags.name:
+                self.tags = tags if known is None else merged_tags(known, tags)
+                return
+        raise RegistrationError(
+            f"{self} has tags of client {known.name!r}, so it cannot have those of {tags.name!r}: commit first"
+        )
 
     def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
         """Add the acknowledgements of pulled messages, each with the number of its delivery."""
@@ -379,15 +405,17 @@ class UnitOfWork:
         if journal is not None:
             # Without the lock: the unit is COMMITTING, so no other thread changes its messages.
             written = changes_of(self._sent, [*self._settled, *self._final_acknowledgements()])
-            if written is None and isinstance(journal, JoinedTransaction):
-                written = UnitChanges(Changes())  # the application's part must be committed first in any case
+            if written is None and (isinstance(journal, JoinedTransaction) or self.client_changes is not None):
+                written = UnitChanges(Changes())  # the application's part, or the client's tags
             if written is not None:
                 changes = written.changes
+                changes.clients = self.client_changes
                 # Marked now and not at the send, so that serials are in the order of commits (decision 0124).
                 changes.duplicates = self.duplicate_marks()
                 # A commit that adds messages is forced; one that only acknowledges
                 # survives the process, as other acknowledgements do.
-                self._write(journal, written, force=bool(changes.messages) or force_acknowledgements)
+                force = bool(changes.messages) or changes.clients is not None or force_acknowledgements
+                self._write(journal, written, force=force)
         self._make_true(UnitEvent.WRITTEN)
 
     def _final_acknowledgements(self) -> list[tuple[QueueEntry, int]]:
@@ -403,7 +431,9 @@ class UnitOfWork:
         Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be in the store nevertheless.
         """
         self.begin_commit(now_ms)
-        self._write_promise(journal, prepared_changes(self._sent, self._settled, xid, now_ms))
+        written = prepared_changes(self._sent, self._settled, xid, now_ms)
+        written.changes.clients = self.client_changes
+        self._write_promise(journal, written)
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
         """Store its sent messages as a staged unit, which only `decide` ends; `begin_commit` was called.

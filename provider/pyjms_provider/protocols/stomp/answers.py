@@ -14,6 +14,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.errors import BranchError, DestinationError, InvalidSelectorError, ProviderError, RolledBackError
 from pyjms.spi.replay import OpenGroup, ReaderGroup, StagedUnit
+from pyjms.spi.sessions import RegisteredClient
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.protocols.stomp.commands import read_stage_name, readable, stage_name_row
 from pyjms_provider.protocols.stomp.dialects import EXACT_PATHS
@@ -418,6 +419,44 @@ def _read_unit(row: Any) -> StagedUnit:
     return StagedUnit(
         name=read_stage_name(name), messages=messages, staged_ms=staged_ms, discarded_after_ms=discarded_after_ms
     )
+
+
+_CLIENT_TYPES = {
+    "name": (str,), "generation": (str,), "incarnation": (int,), "request-tag": (str, type(None)), "request-ms": (int,),
+    "reply-tag": (str, type(None)), "reply-ms": (int,), "registered-ms": (int,), "left-ms": (int, type(None)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsListed:
+    """For REGISTER, with one client, and CLIENTS."""
+
+    clients: Sequence[RegisteredClient]
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the RECEIPT."""
+        return {"clients": _dump([_client_row(client) for client in self.clients])}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> ClientsListed:
+        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        return cls(tuple(map(_read_client, _load(headers, "clients"))))
+
+    def only(self) -> RegisteredClient:
+        """Return the client of an answer to REGISTER. Raises `ProfileError`."""
+        if len(self.clients) != 1:
+            raise ProfileError("the broker's answer to REGISTER has not one client")
+        return self.clients[0]
+
+
+def _client_row(client: RegisteredClient) -> dict[str, Any]:
+    return {name: getattr(client, name.replace("-", "_")) for name in _CLIENT_TYPES}
+
+
+def _read_client(row: Any) -> RegisteredClient:
+    if not isinstance(row, dict) or any(type(row.get(name)) not in types for name, types in _CLIENT_TYPES.items()):
+        raise ProfileError("the broker's answer tells of a registered client wrongly")
+    return RegisteredClient(**{name.replace("-", "_"): row[name] for name in _CLIENT_TYPES})
 
 
 PROTOCOL_CODE = "PYJMS-STOMP"

@@ -404,6 +404,44 @@ PIPELINE_VERBS: tuple[type[Command], ...] = (
 """All pipeline commands."""
 
 
+# Registered clients
+
+
+@command
+class RegisterClient(Command):
+    """`PersistentSessions.register`, `ProviderConnection.persistent_sessions`; the RECEIPT has the client (`ClientsListed`)."""
+
+    COMMAND: ClassVar[str] = "REGISTER"
+    client: str = header("client", TEXT)
+
+
+@command
+class DeregisterClient(Command):
+    """`PersistentSessions.deregister`."""
+
+    COMMAND: ClassVar[str] = "DEREGISTER"
+    client: str = header("client", TEXT)
+
+
+@command
+class ListClients(Command):
+    """`PersistentSessions.clients`; the RECEIPT has them (`ClientsListed`)."""
+
+    COMMAND: ClassVar[str] = "CLIENTS"
+
+
+@command
+class TagUnit(Command):
+    """`ProviderSession.tag`."""
+
+    COMMAND: ClassVar[str] = "TAG"
+    session: str = header("session", TEXT)
+    client: str = header("client", TEXT)
+    incarnation: int = header("incarnation", LONG)
+    request: str | None = header("request-tag", TEXT, default=None)
+    reply: str | None = header("reply-tag", TEXT, default=None)
+
+
 PROFILE_VERSION = "1"
 """The value of the header `pyjms-profile` of CONNECT and CONNECTED."""
 
@@ -724,6 +762,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Acknowledge, GiveBack, Retry, Reject, Adopt,
     BeginBranch, EndBranch, PrepareBranch, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
     *PIPELINE_VERBS,
+    RegisterClient, DeregisterClient, ListClients, TagUnit,
 )  # fmt: skip
 """All commands."""
 

@@ -11,6 +11,8 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import (
     BranchOutcome,
     Changes,
+    ClientChanges,
+    ClientRecord,
     GroupRecord,
     NewMessage,
     PipelineChanges,
@@ -141,9 +143,13 @@ _ORDER: Final = (
     "put_mark",
     "put_duplicate",
     "forget_duplicates",
+    "drop_client",
+    "leave_client",
+    "put_client",
 )
 """The order of the statements. The duplicate ids of a dropped queue are deleted before those of the next queue of its name are added; queues come
-before additions, these before counts, and these before removals; marks are deleted before others are put. Otherwise the order does not matter."""
+before additions, these before counts, and these before removals; marks, and registered clients, are deleted before others are put. Otherwise
+the order does not matter."""
 _LAST: Final = "put_queue_duplicate"
 """Runs after all other statements: it stores a duplicate id only if its queue still exists then."""
 
@@ -337,7 +343,31 @@ def make_batch(changes: Changes) -> Batch:
         if duplicate.forgets_below:
             # The key is the destination: of several sends in one batch the last bound replaces the others.
             batch.put("forget_duplicates", place, (*place, duplicate.forgets_below))
+    if changes.clients is not None:
+        _add_clients(batch, changes.clients, is_prepared=changes.prepared is not None)
     return batch
+
+
+def _add_clients(batch: Batch, clients: ClientChanges, *, is_prepared: bool) -> None:
+    """Add the changes of registered clients; a prepared branch writes their records under its own number."""
+    for name in map(text_to_column, clients.dropped):
+        batch.put("drop_client", name, (name,))
+    for client, left_ms in clients.left:
+        name = text_to_column(client)
+        batch.put("leave_client", name, (left_ms, name))
+    if not is_prepared:
+        for record in clients.put:
+            row = client_row(record)
+            batch.put("put_client", row[0], row)
+
+
+def client_row(record: ClientRecord) -> Row:
+    """Return the row of a registered client."""
+    return (
+        *(text_to_column(record.name), record.generation, record.incarnation, text_to_column(record.owner)),
+        *(record.registered_ms, text_to_column(record.request_tag), record.request_ms),
+        *(text_to_column(record.reply_tag), record.reply_ms, record.left_ms),
+    )
 
 
 def merge(batches: Sequence[Batch]) -> Batch:
@@ -370,6 +400,9 @@ def add_branches(batch: Batch, changes: Changes, database: BatchTarget, next_num
         removals = [(number, removal.reference.id, removal.queue) for removal in changes.removals]
         if removals:
             batch.others.append((statements.add_branch_removal, removals))
+        if changes.clients is not None and changes.clients.put:
+            clients = [(number, *client_row(record)) for record in changes.clients.put]
+            batch.others.append((statements.add_branch_client, clients))
         # A branch may have no messages, only removals: then its own row proves that the batch was committed.
         batch.witness = (statements.has_branch, (number,))
     for outcome in changes.outcomes:
@@ -388,6 +421,9 @@ def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None
             removals: list[Row] = database.query(statements.branch_removals, (number,))
             # One statement makes all messages of the branch visible, however many there are.
             others.append((statements.publish_branch, [(number,)]))
+            clients: list[Row] = database.query(statements.branch_clients, (number,))
+            if clients:
+                others.append((statements.put_client, clients))
             if removals:
                 others.append((statements.remove_single, removals))
                 others.append((statements.remove_entry, removals))
@@ -396,6 +432,7 @@ def _decide(batch: Batch, outcome: BranchOutcome, database: BatchTarget) -> None
             others.append((statements.drop_branch_entries, [(number,)]))
             others.append((statements.drop_branch_messages, [(number,)]))
         others.append((statements.drop_branch_removals, [(number,)]))
+        others.append((statements.drop_branch_clients, [(number,)]))
         others.append((statements.drop_branch, [(number,)]))
     if outcome.heuristic:
         # Kept until the transaction manager forgets the branch: XA requires that

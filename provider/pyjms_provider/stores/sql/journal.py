@@ -309,6 +309,7 @@ class SqlJournal(Journal):
             groups=found.groups,
             stages=found.stages,
             stage_markers=found.stage_markers,
+            clients=found.clients,
         )
 
     # Writing

@@ -15,6 +15,7 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import (
     BranchOutcome,
+    ClientRecord,
     DuplicateMark,
     GroupNumber,
     GroupRecord,
@@ -120,6 +121,7 @@ class RecoveredRecords:
     """The groups with damaged rows; their messages go back to their queues."""
     stages: Sequence[RecoveredStage]
     stage_markers: Sequence[tuple[str, int]]
+    clients: Sequence[ClientRecord]
     last_id: ReferenceId
     last_branch: int
     """The highest number of a branch or a staged unit."""
@@ -149,6 +151,7 @@ def read_records(connection: Connection) -> RecoveredRecords:
             for number, record in read_stages(connection)
         ],
         stage_markers=read_markers(connection),
+        clients=[_client(row) for row in intact_rows(connection, t.CLIENT, t.CLIENT.c.name)],
         # Branches and staged units share one count, as the column `branch` of a message refers to both.
         last_branch=max(connection.scalar(select(func.max(each.c.number))) or 0 for each in (t.BRANCH, t.STAGE)),
     )
@@ -231,11 +234,28 @@ def _branch(connection: Connection, xid: Xid, row: Row[Any]) -> RecoveredBranch:
     removals = connection.execute(
         select(t.REMOVAL.c.queue, t.REMOVAL.c.message).where(t.REMOVAL.c.branch == row.number)
     )
+    clients = intact_rows(connection, t.BRANCH_CLIENT)
     return RecoveredBranch(
         xid=xid,
         prepared_ms=row.prepared_ms,
         messages=_messages_of(connection, row.number),
         removals=[(QueueNumber(queue), ReferenceId(message)) for queue, message in removals],
+        clients=[_client(each) for each in clients if each.branch == row.number],
+    )
+
+
+def _client(row: Any) -> ClientRecord:
+    return ClientRecord(
+        name=_text(row.name),
+        generation=row.generation,
+        incarnation=row.incarnation,
+        owner=_text(row.owner),
+        registered_ms=row.registered_ms,
+        request_tag=text_from_column(row.request_tag),
+        request_ms=row.request_ms,
+        reply_tag=text_from_column(row.reply_tag),
+        reply_ms=row.reply_ms,
+        left_ms=row.left_ms,
     )
 
 

@@ -415,6 +415,7 @@ def _quarantine_lost(connection: Connection, now_ms: int) -> int:
         (t.REMOVAL, t.REMOVAL.c.branch, select(t.BRANCH.c.number)),
         (t.GROUP, t.GROUP.c.queue, select(t.QUEUE.c.number)),
         (t.RESERVED, t.RESERVED.c.group_number, select(t.GROUP.c.number)),
+        (t.BRANCH_CLIENT, t.BRANCH_CLIENT.c.branch, select(t.BRANCH.c.number)),
     ):
         connection.execute(delete(table).where(column.not_in(known)))
     return count

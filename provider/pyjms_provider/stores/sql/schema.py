@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyjms_provider.settings import Synchronous
 
 
-VERSION = 3
+VERSION = 4
 """The version of the schema. Each change needs a function in `MIGRATIONS`."""
 PREFIX = "pyjms_"
 SCHEMA = MetaData()
@@ -243,6 +243,37 @@ STAGE_MARKER = Table(
 )
 """The last promoted epoch of each sink. Since version 2."""
 
+_CLIENT_COLUMNS: Final = (
+    ("generation", Text, False),
+    ("incarnation", BigInteger, False),
+    ("owner", Text, False),
+    ("registered_ms", BigInteger, False),
+    ("request_tag", Text, True),
+    ("request_ms", BigInteger, False),
+    ("reply_tag", Text, True),
+    ("reply_ms", BigInteger, False),
+    ("left_ms", BigInteger, True),
+)
+
+CLIENT = Table(
+    f"{PREFIX}client",
+    SCHEMA,
+    Column("name", Text, primary_key=True),
+    *(Column(name, kind, nullable=nullable) for name, kind, nullable in _CLIENT_COLUMNS),
+)
+"""Registered clients, with the tags of their last committed requests and replies. Since version 4."""
+
+BRANCH_CLIENT = Table(
+    f"{PREFIX}branch_client",
+    SCHEMA,
+    Column("branch", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    *(Column(name, kind, nullable=nullable) for name, kind, nullable in _CLIENT_COLUMNS),
+    PrimaryKeyConstraint("branch", "name"),
+    sqlite_with_rowid=False,
+)
+"""The rows of registered clients that a prepared branch puts when it is committed. Since version 4."""
+
 PAGED = Table(
     f"{PREFIX}paged",
     MetaData(),
@@ -300,6 +331,13 @@ class Statements:
     has_stage: str  # number
     drop_stage: str  # number
     put_stage_marker: str  # sink, epoch
+
+    put_client: str  # name, generation, incarnation, owner, registered_ms, request_tag, request_ms, reply_tag, reply_ms, left_ms
+    leave_client: str  # left_ms, name
+    drop_client: str  # name
+    add_branch_client: str  # branch, and as put_client
+    branch_clients: str  # branch
+    drop_branch_clients: str  # branch
 
     read_message: str  # id
     has_message: str  # id
@@ -413,6 +451,7 @@ def _compile(c: _Compiler) -> Statements:
         **_for_branches(c),
         **_for_groups(c),
         **_for_stages(c),
+        **_for_clients(c),
         **_for_paging(c),
         **_for_queues(c),
         **_for_rows_set_aside(c),
@@ -516,6 +555,21 @@ def _for_stages(c: _Compiler) -> dict[str, str]:
     }
 
 
+def _for_clients(c: _Compiler) -> dict[str, str]:
+    client, of_branch = CLIENT, BRANCH_CLIENT
+    left_ms = bindparam("left_ms_", type_=client.c.left_ms.type)
+    return {
+        "put_client": c.put(client, *client.c.keys()[1:]),
+        "leave_client": c(update(client).values(left_ms=left_ms).where(*_equal(client, ["name"])), "left_ms_", "name_"),
+        "drop_client": c.remove(client, "name"),
+        "add_branch_client": c.insert(of_branch),
+        "branch_clients": c(
+            select(*(of_branch.c[each.name] for each in client.c)).where(*_equal(of_branch, ["branch"])), "branch_"
+        ),
+        "drop_branch_clients": c.remove(of_branch, "branch"),
+    }
+
+
 def _for_paging(c: _Compiler) -> dict[str, str]:
     return {
         "add_paged": c.put(PAGED, "payload"),
@@ -581,6 +635,11 @@ def _add_pipelines(connection: Connection) -> None:
     SCHEMA.create_all(connection, tables=[GROUP, RESERVED, STAGE, STAGE_MARKER])
 
 
+def _add_clients(connection: Connection) -> None:
+    """Create the tables of registered clients."""
+    SCHEMA.create_all(connection, tables=[CLIENT, BRANCH_CLIENT])
+
+
 def _number_duplicates(connection: Connection) -> None:
     """Give the duplicate ids the serials that are their key now: the ids that expire first get the lowest."""
     name = DUPLICATE.name
@@ -610,9 +669,13 @@ def create_missing_tables(connection: Connection, version: int) -> None:
 
 FIRST: Final = 1
 """The oldest version."""
-MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates}
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates, 3: _add_clients}
 """For each version, the migration to the next one."""
-ADDED_COLUMNS: Final[Mapping[int, tuple[str, str]]] = {2: (GROUP.name, "number"), _NUMBERED: (DUPLICATE.name, "serial")}
+ADDED_COLUMNS: Final[Mapping[int, tuple[str, str]]] = {
+    2: (GROUP.name, "number"),
+    _NUMBERED: (DUPLICATE.name, "serial"),
+    4: (CLIENT.name, "name"),
+}
 """For each version, a table and a column that it has added: they show the version of a store whose version number is lost."""
 
 

@@ -28,6 +28,7 @@ from pyjms_provider.core.journal.journal import (
 )
 from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.client_suite import *  # noqa: F403  its rules belong to the contract
 from pyjms_provider.stores.testing.world import (
     AWKWARD,
     ORDERS,

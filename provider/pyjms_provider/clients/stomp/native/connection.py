@@ -30,6 +30,7 @@ from pyjms.spi.replay import (
     StageName,
     Stages,
 )
+from pyjms.spi.sessions import PersistentSessions, RegisteredClient, check_client_name
 from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
 from pyjms_provider.clients.stomp.native.session import NativeSession
@@ -37,6 +38,7 @@ from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCal
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
     PACKED_TYPE,
+    ClientsListed,
     Counted,
     Created,
     Greeting,
@@ -257,6 +259,10 @@ class NativeConnection(StompConnectionBase):
     def stages(self) -> NativeStages:
         self._check_open()
         return NativeStages(self)
+
+    def persistent_sessions(self) -> NativePersistentSessions:
+        self._check_open()
+        return NativePersistentSessions(self)
 
     # Used by sessions and consumers
 
@@ -588,6 +594,27 @@ class NativeReaderGroups(ReaderGroups):
 
     def groups(self) -> Sequence[ReaderGroup]:
         return GroupsListed.read(self._connection.request_until_answered(commands.ListGroups()).headers).groups
+
+
+class NativePersistentSessions(PersistentSessions):
+    """The registered clients of the broker."""
+
+    def __init__(self, connection: NativeConnection) -> None:
+        self._connection = connection
+
+    def register(self, name: str) -> RegisteredClient:
+        check_client_name(name)
+        # A repeated request supersedes the previous registration: this client's own, whose answer was lost.
+        return ClientsListed.read(
+            self._connection.request_until_answered(commands.RegisterClient(client=name)).headers
+        ).only()
+
+    def deregister(self, name: str) -> None:
+        check_client_name(name)
+        self._connection.request(commands.DeregisterClient(client=name))
+
+    def clients(self) -> Sequence[RegisteredClient]:
+        return ClientsListed.read(self._connection.request_until_answered(commands.ListClients()).headers).clients
 
 
 class NativeStages(Stages):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,6 +21,7 @@ from pyjms.spi.errors import (
     TooLateError,
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.sessions import check_tags
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer, ReceivedMessage
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
     from pyjms.spi.replay import StageName
     from pyjms.spi.selector import Selector
+    from pyjms.spi.sessions import ClientTags
     from pyjms_provider.clients.stomp.native.connection import NativeConnection
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 
@@ -144,6 +147,10 @@ class NativeSession(ProviderSession):
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._is_ending_unit = False
         """Whether the broker is being asked to commit or stage the transaction, or a signal interrupted that call."""
+        self._request_tag: ClientTags | None = None
+        """Outside of transactions, the tag that the next send stores."""
+        self._reply_tag: ClientTags | None = None
+        """The tag that the next acknowledgement stores."""
         self._branch_requests = BranchRequests()
         self._timeout_s = 0
         self._closed = False
@@ -174,6 +181,8 @@ class NativeSession(ProviderSession):
                 if physical is None:
                     physical = self._enter_unit(self.connection.link.current())
                 self._send_in_unit(physical, envelope)
+            elif self._request_tag is not None:
+                self._send_tagged(envelope)
             else:
                 self._send(envelope)
         except ConnectionLostInCallError as error:
@@ -194,6 +203,36 @@ class NativeSession(ProviderSession):
             physical.post_message_soon(self.name, self.connection.pack(envelope))
         else:
             physical.post_soon(self.connection.frame_of(envelope, self.name))
+
+    def _send_tagged(self, envelope: Envelope) -> None:
+        """Send a message whose write stores the tag of the request, and wait for the answer."""
+        tags, self._request_tag = self._request_tag, None
+        assert tags is not None, "it is tagged"
+        # Both on one connection: if that is lost between the two, the broker drops the tag.
+        physical = self.connection.link.current()
+        physical.request(self._tagging(tags).write())
+        self._send_asking(physical, envelope)
+
+    def tag(self, tags: ClientTags) -> None:
+        self._check_open()
+        check_tags(tags)
+        if self.transacted:
+            # Not answered, as an acknowledgement in a transaction: if it is refused, the commit raises the error.
+            self._post(self._enter_unit(self._unit or self.connection.link.current()), self._tagging(tags))
+            return
+        if tags.request is not None:
+            self._request_tag = replace(tags, reply=None)
+        if tags.reply is not None:
+            self._reply_tag = replace(tags, request=None)
+
+    def _tagging(self, tags: ClientTags) -> commands.TagUnit:
+        return commands.TagUnit(
+            session=self.name,
+            client=tags.name,
+            incarnation=tags.incarnation,
+            request=tags.request,
+            reply=tags.reply,
+        )
 
     def _send_in_unit(self, physical: PhysicalConnection, envelope: Envelope) -> None:
         """Send a message of a transaction, or of a branch."""
@@ -372,7 +411,12 @@ class NativeSession(ProviderSession):
     # Settling
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        if self.transacted or len(deliveries) != 1 or not self._acknowledge_soon(deliveries[0].tag):
+        if (
+            (self._reply_tag is not None and deliveries)
+            or self.transacted
+            or len(deliveries) != 1
+            or not self._acknowledge_soon(deliveries[0].tag)
+        ):
             self._acknowledge(deliveries)
 
     def _acknowledge_soon(self, tag: object) -> bool:
@@ -420,11 +464,15 @@ class NativeSession(ProviderSession):
             for each in live:
                 is_sent, is_persistent = is_sent or each.is_sent, is_persistent or each.is_persistent
                 each.is_sent = True
+            tags, self._reply_tag = self._reply_tag, None
             # An earlier call may have settled some: then a lost connection leaves open whether they come again.
-            lost = InDoubtError if is_sent else TooLateError
+            lost = InDoubtError if is_sent or tags is not None else TooLateError
             ids = _ids(live)
             try:
-                if is_persistent and self.connection.settings.confirm_acknowledge:
+                if tags is not None:
+                    physical.request(self._tagging(tags).write())
+                    physical.request(commands.Acknowledge(session=self.name, ids=ids).write())
+                elif is_persistent and self.connection.settings.confirm_acknowledge:
                     physical.request(commands.Acknowledge(session=self.name, ids=ids).write())
                 else:
                     for numbers in ids:

@@ -20,10 +20,12 @@ from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
+from pyjms.spi.sessions import ClientTags
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.host.virtual_host import TemporaryEndedError
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
+    ClientsListed,
     Counted,
     Created,
     Found,
@@ -117,6 +119,10 @@ class NativeHandler(ProtocolHandler):
             commands.RecoverBranches: (self._recover_branches, False),
             commands.ForgetBranch: (self._forget_branch, True),
             commands.StageTransaction: (self._stage, True),
+            commands.RegisterClient: (self._register_client, True),
+            commands.DeregisterClient: (self._deregister_client, True),
+            commands.ListClients: (self._list_clients, False),
+            commands.TagUnit: (self._tag, False),
             **ServedPipelines(connection, guard, lambda: self._client_id or "", engine.emit).handlers(),
         }
 
@@ -548,6 +554,23 @@ class NativeHandler(ProtocolHandler):
             # A copy of the keys, as the sessions' threads change these tables.
             holders.update(dict.fromkeys(list(session.unsettled), session))
         return {number: holders[number] for number in named(ids, holders)}
+
+    # Registered clients
+
+    def _register_client(self, command: commands.RegisterClient) -> Mapping[str, str]:
+        return ClientsListed([self.connection.persistent_sessions().register(command.client)]).headers()
+
+    def _deregister_client(self, command: commands.DeregisterClient) -> None:
+        self.connection.persistent_sessions().deregister(command.client)
+
+    def _list_clients(self, _: commands.ListClients) -> Mapping[str, str]:
+        return ClientsListed(self.connection.persistent_sessions().clients()).headers()
+
+    def _tag(self, command: commands.TagUnit) -> None:
+        tags = ClientTags(
+            name=command.client, incarnation=command.incarnation, request=command.request, reply=command.reply
+        )
+        self._session(command.session).tag(tags)
 
     # Branches of distributed transactions
 

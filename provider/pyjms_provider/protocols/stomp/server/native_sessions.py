@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderSession
     from pyjms.spi.replay import StageName
+    from pyjms.spi.sessions import ClientTags
     from pyjms.spi.xid import Xid
     from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
@@ -71,6 +72,8 @@ class ServedSession:
         """The last acknowledgement without a receipt, and its ids: later ones may join it."""
         self.unit_size = 0
         """How many messages the open transaction has sent and acknowledged, plus the number that their bytes amount to."""
+        self.is_tagged = False
+        """Whether tags were set outside of a transaction, which a send or an acknowledgement writes."""
         self._acknowledged: dict[int, Delivery] = {}
         """The deliveries acknowledged in the open transaction or branch."""
 
@@ -93,6 +96,8 @@ class ServedSession:
         """Return whether acknowledging these writes to a disk: not in a unit, and not for messages that are on no disk."""
         if self.is_in_unit:
             return False
+        if self.is_tagged:
+            return True
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.get(ids[0][0])
             return delivery is not None and delivery.envelope.delivery_mode == _PERSISTENT
@@ -100,6 +105,12 @@ class ServedSession:
         if sum(map(len, ids)) > _SMALL:
             return True
         return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
+
+    def tag(self, tags: ClientTags) -> None:
+        """Set the tags of a registered client. Raises as the SPI does."""
+        self.session.tag(tags)
+        # Stays set: the session may be tagged again with each message.
+        self.is_tagged = self.is_tagged or not self.is_in_unit
 
     def joins(self, ids: DeliveryIds) -> bool:
         """Add these to the last acknowledgement, if that is the last waiting task; return whether they were added."""
@@ -291,7 +302,7 @@ class PackedSends:
         task = Task(frame, partial(self._send_one, session, message), session.session.may_wait(message))
         task.is_brief = task.may_wait and host.waits_briefly(message)
         task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
-        if task.is_brief and not session.transacted:
+        if task.is_brief and not session.transacted and not session.is_tagged:
             part = Sending(session.session, message, self._guard)
             # Confirmed sends of several connections share one forced write (decision 0602).
             task.batch = BatchJob(host.send_together, part, partial(self._sent_together, frame, message))
@@ -404,7 +415,7 @@ class NativeFastFrames:
     def _acknowledge(self, session: ServedSession, number: int) -> bool:
         """Acknowledge one delivery, if no earlier frame of the session is pending and it need not wait; return whether it was done."""
         delivery = session.unsettled.get(number)
-        if delivery is None or session.is_in_unit or not session.executor.is_idle:
+        if delivery is None or session.is_in_unit or session.is_tagged or not session.executor.is_idle:
             return False
         # It would have to be written, which the loop must not wait for.
         if self._writes and delivery.envelope.delivery_mode == _PERSISTENT:
