@@ -15,6 +15,7 @@ from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolic
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy, read_bytes
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
+from pyjms_provider.core.transaction.registered_clients import DEFAULT_CLIENTS_MAX
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
 __all__ = [
@@ -113,6 +114,8 @@ _VALUES: Final[Mapping[str, str]] = {
     "branch_timeout": "seconds, 0: never",
     "transaction_timeout": "seconds, 0: never",
     "persist_all": "true or false",
+    "registered_clients_max": "a number of clients",
+    "forget_clients": "seconds, 0: never",
     "story": "ends, all or off",
     "story_directory": "a directory for stories alone",
     "story_days": "days",
@@ -162,6 +165,8 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         branch_timeout_ms=_milliseconds(options, "branch_timeout", DEFAULT_TIMEOUT_MS),
         transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
         persist_all=_truth(options, "persist_all"),
+        registered_clients_max=_number(options, "registered_clients_max", DEFAULT_CLIENTS_MAX),
+        forget_clients_ms=_milliseconds(options, "forget_clients", 0),
         queues=QueuePolicies(default=_policy(options)),
     )
     return url.host, BrokerSettings(
@@ -237,6 +242,15 @@ def _truth(options: Mapping[str, str], name: str) -> bool:
     if text not in _BOOLEANS:
         raise UrlError(f"{text!r} is no value of {name}; write {name}={_VALUES[name]}")
     return _BOOLEANS[text]
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise UrlError(f"{text!r} is no number; write {name}={_VALUES[name]}")
+    return int(text)
 
 
 def _milliseconds(options: Mapping[str, str], name: str, default_ms: int) -> int:

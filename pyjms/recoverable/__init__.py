@@ -14,6 +14,7 @@ from pyjms.recoverable.client_log import (
     SessionTakenException,
     State,
 )
+from pyjms.recoverable.persistent_session import PersistentSession
 from pyjms.recoverable.requestor import Device, RecoverableRequestor, Recovery, Reply
 from pyjms.recoverable.server import RecoverableServer, Unit
 
@@ -22,6 +23,7 @@ __all__ = [
     "ClientLogException",
     "Device",
     "LogEntry",
+    "PersistentSession",
     "RecoverableRequestor",
     "RecoverableServer",
     "Recovery",

@@ -20,18 +20,16 @@ from pyjms.recoverable.client_log import (
     ClientLogException,
     LogEntry,
     RecoveryNeededException,
-    Register,
-    SessionTakenException,
     State,
     judge,
 )
+from pyjms.recoverable.registration import registration_of
 from pyjms.recoverable.stored_message import envelope_of, message_of, read_message, write_message
 from pyjms.types import Long
 
 if TYPE_CHECKING:
     from pyjms.api.connection import Connection
     from pyjms.api.message import Message
-    from pyjms.api.session import Session
     from pyjms.messages.base import MessageContext
     from pyjms.recoverable.client_log import ClientLog
     from pyjms.runtime.factory import ConnectionFactory
@@ -334,7 +332,7 @@ class _Link:
             self._reply_queue = self._session.create_queue(replies)
             self._replies = self._session.create_consumer(self._reply_queue)
             self._requests = self._session.create_producer(self._session.create_queue(queue))
-            self.registration = Registration(self._session, client, patience_ms)
+            self.registration = registration_of(self._session, client, patience_ms)
             self._connection.start()
             undo.pop_all()
 
@@ -371,9 +369,7 @@ class _Link:
             self._session.commit()  # otherwise it would be redelivered again and again
 
     def commit(self) -> None:
-        self._session.commit()
-        # Only after the commit: on failure the register in memory must stay that of the last known commit.
-        self.registration.committed()
+        self.registration.commit()
 
     def close(self) -> None:
         try:
@@ -393,109 +389,3 @@ def _open_log(log: ClientLog | str) -> ClientLog:
             f"a client's log in a database needs SQLAlchemy ({error}); install it with: pip install 'pyjms-messaging[store]'"
         ) from error
     return SqlClientLog(log)
-
-
-_FIRST_LOOK_MS = 1_000
-"""How long a client that never registered looks for a register: one that lost its log has one."""
-
-
-class Registration:
-    """One client's register, used within the transactions of one session. Not for several threads."""
-
-    def __init__(self, session: Session, client: str, patience_ms: int) -> None:
-        queue = session.create_queue(f"pyjms.registered.{client}")
-        self._session = session
-        self._client = client
-        self._patience_ms = patience_ms
-        # The register is a message: a transaction that has received it locks out all other programs of this name
-        # (decision 0920).
-        self._consumer = session.create_consumer(queue)
-        self._producer = session.create_producer(queue)
-        self._producer.delivery_mode = DeliveryMode.PERSISTENT
-        self.register = Register(session="", incarnation=0)
-        """As of the last known commit."""
-
-    def enter(self, log: ClientLog) -> LogEntry:
-        """Register again, as the only client of this name; return the log's entry.
-
-        Raises `ClientLogException` when log and register are of different registrations, `SessionTakenException` when
-        another program's unfinished transaction holds the register all the time.
-        """
-        entry = log.read(self._client)
-        is_known = entry is not None and entry.registered
-        # A dead predecessor's connection may hold the register until the broker notices, so a client that has a
-        # register waits for it.
-        found = self._take(self._patience_ms if is_known else min(_FIRST_LOOK_MS, self._patience_ms))
-        # The log gets the session's name before the register is made, so that a crash in between leaves a log that fits
-        # the later register.
-        if entry is None:
-            entry = LogEntry(client=self._client, session=found.session if found else str(uuid.uuid4()))
-            log.write(entry)
-        if found is None:
-            # A known client has a register somewhere; making a second one would let two programs run as one client.
-            if entry.registered:
-                raise SessionTakenException(
-                    f"the register of client {self._client!r} did not come within {self._patience_ms} ms: it is in a transaction of "
-                    "another program, or the broker has lost its messages. In that case delete the client's log entry"
-                )
-            found = Register(session=entry.session, incarnation=0)
-        if found.session != entry.session:
-            raise ClientLogException(
-                f"the log of client {self._client!r} belongs to another registration than the one at the broker: use the log "
-                "that it was made with, or another name"
-            )
-        self.put(replace(found, incarnation=found.incarnation + 1))
-        # Two programs that register for the first time at once both find none; the second check finds both registers,
-        # and refuses.
-        if self._consumer.receive_no_wait() is not None:
-            self._session.rollback()
-            raise ClientLogException(
-                f"there are two registers of client {self._client!r}: leave one in pyjms.registered.{self._client}"
-            )
-        self._session.commit()
-        self.committed()
-        # Written after the commit: before, the entry would make the next run wait for a register that may not exist.
-        entry = replace(entry, registered=True)
-        log.write(entry)
-        return entry
-
-    def take(self) -> Register:
-        """Receive the register in the session's transaction. Raises `SessionTakenException`."""
-        found = self._take(self._patience_ms)
-        # A successor has written a higher number: this process is the predecessor, and must not commit.
-        if found is None or found.incarnation != self.register.incarnation:
-            raise SessionTakenException(
-                f"another program has registered as {self._client!r} since, or holds its register: end one of the two"
-            )
-        return found
-
-    def put(self, register: Register) -> None:
-        """Send the register as it will be after the commit."""
-        message = self._session.create_message()
-        message.set_string_property("pyjms_session", register.session)
-        message.set_long_property("pyjms_incarnation", register.incarnation)
-        message.set_long_property("pyjms_request_number", register.request_number)
-        message.set_string_property("pyjms_request_id", register.request_id)
-        message.set_long_property("pyjms_reply_number", register.reply_number)
-        message.set_string_property("pyjms_reply_id", register.reply_id)
-        self._producer.send(message)
-        self._next = register
-
-    def committed(self) -> None:
-        """Record that the transaction with the last `put` has committed."""
-        self.register = self._next
-
-    def _take(self, patience_ms: int) -> Register | None:
-        message = self._consumer.receive(patience_ms)
-        return None if message is None else _read(message)
-
-
-def _read(message: Message) -> Register:
-    return Register(
-        session=message.get_string_property("pyjms_session") or "",
-        incarnation=message.get_long_property("pyjms_incarnation"),
-        request_number=message.get_long_property("pyjms_request_number"),
-        request_id=message.get_string_property("pyjms_request_id") or "",
-        reply_number=message.get_long_property("pyjms_reply_number"),
-        reply_id=message.get_string_property("pyjms_reply_id") or "",
-    )

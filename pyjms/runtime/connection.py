@@ -40,6 +40,7 @@ from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProgramEndsError, ProviderError
 from pyjms.spi.interrupts import REASON, Poisoned, close_later, defers_signals
 from pyjms.spi.provider import ConnectRequest, Provider, ProviderConnection, ProviderInfo
+from pyjms.spi.sessions import PersistentSessions
 
 
 class JmsConnectionMetaData(ConnectionMetaData):
@@ -513,6 +514,10 @@ class JmsConnection(Connection):
             lack = f"{self._provider.info.name} has no {what} (Capability.{capability.name})"
             advice = self._provider.advice(capability)
             raise to_jms(CapabilityError(f"{lack}; {advice}" if advice else lack))
+
+    def persistent_sessions(self) -> PersistentSessions:
+        """Return the registered clients of the provider. Raises `ProviderError`."""
+        return self._provider.persistent_sessions()
 
     def forget_session(self, session: JmsSession) -> None:
         """Remove a closed session."""

@@ -16,6 +16,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, ConnectionId, MessageId
 from pyjms.spi.errors import ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderSession
+from pyjms.spi.sessions import PersistentSessions
 
 
 class ConnectionContract(Protocol):
@@ -47,6 +48,10 @@ class ConnectionContract(Protocol):
 
     def require(self, capability: Capability, what: str) -> None:
         """Raise JMSException when the provider lacks `capability`."""
+        ...
+
+    def persistent_sessions(self) -> PersistentSessions:
+        """Return the registered clients of the provider. Raises `ProviderError`."""
         ...
 
     def check_not_lost(self) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from pydantic import BaseModel, Field
 
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import ClosedError, SubscriptionInUseError, UnknownSubscriptionError
+from pyjms.spi.errors import ClosedError, RegistrationError, SubscriptionInUseError, UnknownSubscriptionError
 from pyjms_provider.clients.observing import ConnectionView, ConsumerView, SessionView, look_at
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
+from pyjms_provider.core.transaction.registered_clients import IN_PROCESS
 from pyjms_provider.model.attributes import Attributes
 from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError, WrongStateError
 from pyjms_provider.model.managed import ChildSource, ManagedObject, Snapshot, State, observed_id
@@ -27,6 +28,7 @@ from pyjms_provider.stores.configuration_contract import ObjectRecord
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms.spi.replay import StagedUnit, StageName
+    from pyjms.spi.sessions import RegisteredClient
     from pyjms_provider.broker import Client
     from pyjms_provider.core.host.virtual_host import VirtualHost as RunningHost
     from pyjms_provider.core.journal.journal import SubscriptionKey
@@ -507,6 +509,73 @@ class ManagedStagedUnit(ObservedObject):
         self.host.embedded.virtual_host.pipelines.stages.discard([self._unit().name])
 
 
+class ManagedRegisteredClient(ObservedObject):
+    """A registered client: its persistent session, with the tags of its last committed request and reply."""
+
+    category = "registered_client"
+
+    def _client(self) -> RegisteredClient:
+        for client in self.host.embedded.virtual_host.clients.reports():
+            if client.name == self.name:
+                return client
+        raise UnknownObjectError(
+            f"{self.host.path} has no registered client {self.name!r}: it was deregistered, or had no connection for too long"
+        )
+
+    @statistic("Who registered it; empty: a program in the broker's process.")
+    def owner(self) -> str:
+        try:
+            return self.host.embedded.virtual_host.clients.owner_of(self.name)
+        except RegistrationError as error:
+            raise UnknownObjectError(error.reason) from error
+
+    @statistic("Tells it from an earlier client of this name.")
+    def generation(self) -> str:
+        return self._client().generation
+
+    @statistic("How often it has registered; the tags of an earlier registration are refused.")
+    def incarnation(self) -> int:
+        return self._client().incarnation
+
+    @statistic("The tag of the last request that it committed; none: there was none.")
+    def request_tag(self) -> str | None:
+        return self._client().request_tag
+
+    @statistic("When it committed that, in milliseconds since 1970 UTC; 0: there was none.", unit="ms")
+    def request_at_ms(self) -> int:
+        return self._client().request_ms
+
+    @statistic("The tag of the last reply that it took and committed; none: there was none.")
+    def reply_tag(self) -> str | None:
+        return self._client().reply_tag
+
+    @statistic("When it committed that, in milliseconds since 1970 UTC; 0: there was none.", unit="ms")
+    def reply_at_ms(self) -> int:
+        return self._client().reply_ms
+
+    @statistic("When it registered last, in milliseconds since 1970 UTC.", unit="ms")
+    def registered_at_ms(self) -> int:
+        return self._client().registered_ms
+
+    @statistic("Whether it has a connection.")
+    def is_connected(self) -> bool:
+        return self._client().left_ms is None
+
+    @statistic("When its connection ended, in milliseconds since 1970 UTC; none: it is connected.", unit="ms")
+    def left_at_ms(self) -> int | None:
+        return self._client().left_ms
+
+    @operation(
+        "Forget the client with its tags: if it comes back, nothing tells which of its requests and replies were committed."
+    )
+    def deregister(self) -> None:
+        """Deregister it. Raises `UnknownObjectError`; `InDoubtError` while a transaction with its tags is prepared or in doubt."""
+        try:
+            self.host.embedded.virtual_host.clients.deregister(self.name, IN_PROCESS)
+        except RegistrationError as error:
+            raise UnknownObjectError(error.reason) from error
+
+
 class LetterPage(BaseModel):
     """A page of dead letters, shorter than requested if they are long."""
 
@@ -586,6 +655,7 @@ _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
     (Transaction, lambda running: [str(each.xid) for each in running.branches.reports()]),
     (ReaderGroup, group_names),
     (ManagedStagedUnit, unit_names),
+    (ManagedRegisteredClient, lambda running: [each.name for each in running.clients.reports()]),
 )
 
 

@@ -175,6 +175,13 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             is_observed=True,
         ),
         CategoryShape(
+            category="registered_client",
+            parent="virtual_host",
+            summary="a client whose last committed request and reply the queue manager knows by their tags",
+            types=_one("host_views:ManagedRegisteredClient"),
+            is_observed=True,
+        ),
+        CategoryShape(
             category="staged_unit",
             parent="virtual_host",
             summary="messages of a data pipeline that wait, unseen, for their epoch",

@@ -105,6 +105,15 @@ class VirtualHostAttributes(StoryAttributes):
         "Whether every message is PERSISTENT, whatever its sender and its queue say; NON_PERSISTENT senders are logged and counted.",
         default=False,
     )
+    registered_clients_max: int = attribute(
+        "The most clients that may be registered with persistent sessions.", default=10_000, unit="clients", ge=0
+    )
+    forget_clients_ms: int = attribute(
+        "After which a registered client that has no connection is forgotten, with its tags; 0: never.",
+        default=0,
+        unit="ms",
+        ge=0,
+    )
     redelivery_back_off_ms: int = attribute(
         "How long a message stays away before its third delivery, doubled before each further one up to 5 s, in queues that have "
         "no redelivery_delay_ms; 0: not at all.",
@@ -265,6 +274,8 @@ class VirtualHost(StoryTelling, Stoppable):
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
             persist_all=chosen.persist_all,
+            registered_clients_max=chosen.registered_clients_max,
+            forget_clients_ms=chosen.forget_clients_ms,
             back_off_ms=chosen.redelivery_back_off_ms,
             queues=self._policies(chosen),
         )
@@ -491,6 +502,10 @@ class VirtualHost(StoryTelling, Stoppable):
     @statistic("How many staged units wait for their epoch.", unit="units")
     def staged_unit_count(self) -> int:
         return 0 if self._broker is None else len(self._broker.virtual_host.pipelines.stages.units())
+
+    @statistic("How many clients are registered with persistent sessions.", unit="clients")
+    def registered_client_count(self) -> int:
+        return 0 if self._broker is None else len(self._broker.virtual_host.clients.reports())
 
     @statistic("How many messages are kept, each counted once.", unit="messages")
     def message_count(self) -> int:

@@ -1,10 +1,12 @@
-"""Reader groups and staged units as operators see them, and how they are ended."""
+"""Reader groups, staged units and registered clients as operators see them, and how they are ended."""
 
 from __future__ import annotations
 
 import pytest
 
+from pyjms.spi.errors import RegistrationError
 from pyjms.spi.replay import GroupRequest, StageName
+from pyjms.spi.sessions import ClientTags
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.model.errors import UnknownObjectError
 from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope
@@ -74,3 +76,49 @@ def test_a_staged_unit_is_seen_and_discarded(folder: Folder) -> None:
     assert [unit.name.attempt for unit in connection.stages().units()] == ["b"]
     with pytest.raises(UnknownObjectError, match="promoted or discarded"):
         found.statistic_values()
+
+
+@pytest.mark.realises("MOM-35")
+def test_a_registered_client_is_seen_and_deregistered(folder: Folder) -> None:
+    host = folder.host(stored=True)
+    connection = VmConnection(host.embedded, RecordedEvents())
+    client = connection.persistent_sessions().register("desk/7")
+    session = connection.open_session(transacted=True)
+    session.tag(ClientTags(name="desk/7", incarnation=1, request="request 1"))
+    session.commit()
+    assert host.child_names("registered_client") == ["desk/7"]
+    assert host.statistic_values(["registered_client_count"]) == {"registered_client_count": 1}
+    found = host.child("registered_client", "desk/7")
+    shown = found.statistic_values()
+    assert shown.pop("registered_at_ms") <= shown.pop("request_at_ms")
+    assert shown == {
+        "owner": "",
+        "generation": client.generation,
+        "incarnation": 1,
+        "request_tag": "request 1",
+        "reply_tag": None,
+        "reply_at_ms": 0,
+        "is_connected": True,
+        "left_at_ms": None,
+    }
+    connection.close()
+    shown = found.statistic_values(["is_connected", "left_at_ms"])
+    assert shown["left_at_ms"] > 0
+    assert shown["is_connected"] is False
+    found.invoke("deregister", {})
+    assert host.child_names("registered_client") == []
+    with pytest.raises(UnknownObjectError, match="deregistered"):
+        found.statistic_values()
+    with pytest.raises(UnknownObjectError, match="no registered client"):
+        found.invoke("deregister", {})
+
+
+def test_an_operator_limits_the_number_of_registered_clients(folder: Folder) -> None:
+    host = folder.host(stored=True, registered_clients_max=1)
+    sessions = VmConnection(host.embedded, RecordedEvents()).persistent_sessions()
+    sessions.register("first")
+    with pytest.raises(RegistrationError, match="1 clients are registered here"):
+        sessions.register("second")
+    sessions.register("first")
+    sessions.deregister("first")
+    sessions.register("second")

@@ -24,3 +24,10 @@ def factory() -> Iterator[ConnectionFactory]:
 @pytest.fixture
 def log_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'desk.db'}"
+
+
+@pytest.fixture
+def vm_url() -> Iterator[str]:
+    name = f"recoverable-{next(_numbers)}"
+    yield f"vm://{name}"
+    stop_broker(name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,17 +13,43 @@ import pytest
 from pyjms import ConnectionFactory, IllegalArgumentException, JMSException
 from pyjms.recoverable import (
     ClientLogException,
+    PersistentSession,
     RecoverableRequestor,
     RecoveryNeededException,
     Reply,
     SessionTakenException,
     State,
 )
+from pyjms.recoverable.registration import StoredRegistration
 from pyjms.recoverable.sql_logs import SqlClientLog
 from pyjms.spi.capability import Capability
+from pyjms.spi.sessions import RegisteredClient
 from pyjms_provider.broker import stop_broker
 from tests.pyjms.recoverable.world import Died, Fate, MortalLog, Printer, Shop, mortal, requestor_of, text_message
 from tests.pyjms.runtime.wrapping import Wrapped
+
+_numbers = count(1)
+
+
+@pytest.fixture(params=["queue manager", "message"])
+def factory(request: pytest.FixtureRequest) -> Iterator[ConnectionFactory]:
+    """The register of a client is kept by the queue manager; at brokers without persistent sessions it is a message."""
+    name = f"requestor-{next(_numbers)}"
+    if request.param == "message":
+        with Wrapped(f"vm://{name}", remove=Capability.PERSISTENT_SESSIONS) as wrapped:
+            yield ConnectionFactory(wrapped.url)
+    else:
+        yield ConnectionFactory(f"vm://{name}")
+    stop_broker(name)
+
+
+def clients_of(factory: ConnectionFactory) -> list[RegisteredClient] | None:
+    """The registered clients; None: a client's register is a message."""
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        if not PersistentSession.is_supported(session):
+            return None
+        return list(session.connection.persistent_sessions().clients())
 
 
 def one_request(
@@ -62,7 +90,7 @@ def test_a_client_that_dies_at_any_step_has_its_work_done_and_printed_once(
     with monkeypatch.context() as patch:
         mortal(patch, whole)
         one_request(factory, log_url, whole, Shop(factory), Printer(), device=device)
-    assert len(whole.steps) >= 14
+    assert len(whole.steps) >= (12 if clients_of(factory) is not None else 14)
     for step in range(1, len(whole.steps) + 1):
         shop, printer, fate = Shop(factory), Printer(), Fate(step)
         url = log_url.replace("desk", f"desk-{step}")
@@ -79,6 +107,10 @@ def test_a_client_that_dies_at_any_step_has_its_work_done_and_printed_once(
 def drop_register(factory: ConnectionFactory) -> None:
     with factory.create_connection() as connection:
         session = connection.create_session(False, 1)
+        if PersistentSession.is_supported(session):
+            for client in session.connection.persistent_sessions().clients():
+                session.connection.persistent_sessions().deregister(client.name)
+            return
         consumer = session.create_consumer(session.create_queue("pyjms.registered.desk"))
         connection.start()
         while consumer.receive_no_wait() is not None:
@@ -102,6 +134,11 @@ def test_the_queue_manager_keeps_the_ids_of_the_last_committed_transactions(
 
 
 def kept(factory: ConnectionFactory) -> tuple[int, str | None, int, str | None]:
+    clients = clients_of(factory)
+    if clients is not None:
+        (client,) = clients
+        request, reply = ((tag or "0 ").split(" ") for tag in (client.request_tag, client.reply_tag))
+        return int(request[0]), request[1], int(reply[0]), reply[1]
     with factory.create_connection() as connection:
         session = connection.create_session(False, 1)
         connection.start()
@@ -220,11 +257,15 @@ def test_a_register_that_is_gone_is_told(factory: ConnectionFactory, log_url: st
     with requestor_of(factory, log_url) as desk:
         desk.recover()
     drop_register(factory)
-    with (
-        requestor_of(factory, log_url) as desk,
-        pytest.raises(SessionTakenException, match="did not come within 50 ms"),
-    ):
-        desk.recover()
+    is_message = clients_of(factory) is None
+    error, why = (
+        (SessionTakenException, "did not come within 50 ms")
+        if is_message
+        else (ClientLogException, "has lost its messages")
+    )
+    for _ in range(2):  # also when it is tried again
+        with requestor_of(factory, log_url) as desk, pytest.raises(error, match=why):
+            desk.recover()
 
 
 def test_a_log_of_another_registration_is_refused(factory: ConnectionFactory, tmp_path: Path, log_url: str) -> None:
@@ -252,7 +293,6 @@ def test_a_damaged_request_in_the_log_is_told(
     fate = Fate()
     mortal(monkeypatch, fate)
     with closing(MortalLog(log_url, fate)) as log, requestor_of(factory, log) as desk:
-        fate.dies_at = 5  # after two writes for the registration: before the request's commit
         desk.recover()
         fate.dies_at = len(fate.steps) + 3
         with pytest.raises(Died, match="before the commit"):
@@ -273,3 +313,71 @@ def test_a_provider_without_transactions_is_refused_by_name(log_url: str) -> Non
         ):
             desk.recover()
         stop_broker("untransacted")
+
+
+@pytest.mark.parametrize("dies_at", [None, "between log and commit", "after the commit"])
+@pytest.mark.parametrize("has_reply", [False, True])
+def test_a_register_that_an_earlier_version_made_as_a_message_is_taken_over(
+    log_url: str, monkeypatch: pytest.MonkeyPatch, dies_at: str | None, has_reply: bool
+) -> None:
+    """Broker and program are upgraded while a request is open, or after its reply was taken; the program may die in its first run."""
+    with Wrapped("vm://upgraded", remove=Capability.PERSISTENT_SESSIONS) as former:
+        old, new = ConnectionFactory(former.url), ConnectionFactory("vm://upgraded")
+        shop, printer = Shop(new), Printer()
+        with requestor_of(old, log_url, printer) as desk:
+            assert desk.submit(text_message(old, "tea")) == 1
+            shop.serve()
+            if has_reply:
+                desk.complete(printer.print, 1)
+    if dies_at is not None:
+        with monkeypatch.context() as patch:
+            commit = StoredRegistration.commit
+
+            def die(registration: StoredRegistration) -> None:
+                if dies_at == "after the commit":
+                    commit(registration)
+                raise Died(dies_at)
+
+            patch.setattr(StoredRegistration, "commit", die)
+            with requestor_of(new, log_url, printer) as desk, pytest.raises(Died):
+                desk.recover(printer.print, timeout_ms=1)
+    with requestor_of(new, log_url, printer) as desk:
+        assert desk.recover(printer.print, timeout_ms=1).state is (State.D if has_reply else State.C)
+        assert desk.submit(text_message(new, "milk")) == 2
+        shop.serve()
+        desk.complete(printer.print, 1)
+    assert shop.worked_on == [("desk", 1), ("desk", 2)]
+    assert printer.pages == ["1: done: tea", "2: done: milk"]
+    assert [client.request_tag.split(" ")[0] for client in clients_of(new) or () if client.request_tag] == ["2"]
+    stop_broker("upgraded")
+
+
+@pytest.mark.realises("MOM-23", "MOM-35")
+def test_any_program_asks_the_queue_manager_what_it_had_committed(vm_url: str) -> None:
+    with ConnectionFactory(vm_url).create_connection() as connection:
+        session = connection.create_session(True, 0)
+        queue = session.create_queue("orders")
+        first = PersistentSession(session, "till")
+        assert (first.last_request, first.last_reply) == (None, None)
+        session.create_producer(queue).send(session.create_message())
+        first.tag_request("order 1")
+        session.commit()
+        first.tag_request("order 2")
+        first.tag_reply("answer 1")
+        session.rollback()
+        second = PersistentSession(session, "till")
+        assert (second.last_request, second.last_reply) == ("order 1", None)
+        with pytest.raises(JMSException, match="has registered again since"):
+            first.tag_reply("answer 1")
+        second.deregister()
+        with pytest.raises(JMSException, match="there is no registered client 'till'"):
+            second.tag_reply("answer 1")
+
+
+def test_a_program_at_a_broker_without_persistent_sessions_is_told(vm_url: str) -> None:
+    with (
+        Wrapped(vm_url, remove=Capability.PERSISTENT_SESSIONS) as wrapped,
+        ConnectionFactory(wrapped.url).create_connection() as connection,
+        pytest.raises(JMSException, match=r"has no persistent sessions \(Capability.PERSISTENT_SESSIONS\)"),
+    ):
+        PersistentSession(connection.create_session(True, 0), "till")

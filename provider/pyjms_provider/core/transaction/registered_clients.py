@@ -14,7 +14,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -64,16 +64,18 @@ IN_PROCESS: Final = ClientUser("", True)
 """The user of a program in the broker's process."""
 
 
-@dataclass(slots=True)
 class _Client:
-    record: ClientRecord
-    connection: ConnectionId | None = None
-    """The connection that has used it last, while that is open."""
-    pending: list[tuple[UnitOfWork, ClientRecord]] = field(default_factory=list)
-    """Units whose tags are being written, prepared or in doubt, each with the record that its commit makes true."""
-    turn: Lock = field(default_factory=Lock)
-    is_gone: bool = False
-    """Whether it was deregistered or forgotten, for threads that waited for its turn."""
+    __slots__ = ("connection", "is_gone", "pending", "record", "turn")
+
+    def __init__(self, record: ClientRecord) -> None:
+        self.record = record
+        self.connection: ConnectionId | None = None
+        """The connection that has used it last, while that is open."""
+        self.pending: list[tuple[UnitOfWork, ClientRecord]] = []
+        """Units whose tags are being written, prepared or in doubt, each with the record that its commit makes true."""
+        self.turn = Lock()
+        self.is_gone = False
+        """Whether it was deregistered or forgotten, for threads that waited for its turn."""
 
 
 class RegisteredClients:
@@ -313,7 +315,7 @@ class RegisteredClients:
         finally:
             client.turn.release()
         _log.warning(
-            "PYJMS-BROKER-30 client %r was forgotten with its tags, as it had no connection for %d ms",
+            "PYJMS-BROKER-28 client %r was forgotten with its tags, as it had no connection for %d ms",
             client.record.name,
             self._forget_after_ms,
         )
