@@ -20,6 +20,7 @@ from pyjms import ConnectionFactory, Session
 from pyjms.flows import FlowClient, FlowStore, Status
 from pyjms.flows.store import open_store
 from pyjms.history import record
+from pyjms.recoverable import PersistentSession
 from tests.ports import free_port
 from tests.system.nursery import BROKER, FLOW, Child
 from tests.system.work.worker import STEPS, open_database
@@ -67,6 +68,8 @@ class Cast:
             "companies": (WORKER, "companies", self.url, str(folder)),
             "engine": (FLOW, "run", self.url, str(folder / "order.toml"), "--store", self.store_url),
             "desk": (WORKER, "desk", self.url, str(folder), str(REQUESTS)),
+            "transacted": (WORKER, "till", self.url, str(REQUESTS), "transacted"),
+            "alone": (WORKER, "till", self.url, str(REQUESTS), "alone"),
         }
         self._running: dict[str, Child] = {}
         self._deaths: list[tuple[int, int]] = []
@@ -169,3 +172,35 @@ def test_whoever_is_killed_all_is_done_once_or_undone(cast: Cast) -> None:
     numbers = [str(number) for number in range(1, REQUESTS + 1)]
     assert works(cast.folder / "bookings.db") == Counter(f"booking {number}" for number in numbers), seed
     assert (cast.folder / "paper").read_text().split() == numbers, seed
+
+
+@pytest.mark.timeout(600 if KILLS <= 10 else 14_400)
+@pytest.mark.xdist_group("forked")
+@pytest.mark.realises("MOM-23", "MOM-35")
+@pytest.mark.parametrize("till", ["transacted", "alone"])
+def test_a_client_without_a_log_goes_on_from_what_the_queue_manager_tells_it(cast: Cast, till: str) -> None:
+    """Client and broker are killed; the tags alone say which request was enqueued, and which reply was dequeued."""
+    seed = random.randrange(10**9)
+    chance, pause = random.Random(seed), threading.Event()
+    for name in ("broker", "companies", till):
+        cast.start(name)
+    for _ in range(KILLS):
+        pause.wait(chance.uniform(0.05, 0.8))
+        victim = chance.choice(["broker", till])
+        cast.kill(victim)
+        cast.start(victim)
+    deadline = time.monotonic() + PATIENCE_S
+    while not cast.has_ended(till):
+        assert time.monotonic() < deadline, f"seed {seed}\n" + "\n".join(map(cast.log, ("companies", till)))
+        pause.wait(0.05)
+    numbers = [str(number) for number in range(1, REQUESTS + 1)]
+    assert works(cast.folder / "bookings.db") == Counter(f"booking till {number}" for number in numbers), seed
+    assert "did not come" not in cast.log(till), seed
+    with ConnectionFactory(cast.url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        connection.start()
+        for queue, wanted in (("till.replies", []), ("till.taken", numbers if till == "transacted" else [])):
+            with session.create_browser(session.create_queue(queue)) as browser:
+                assert [message.text for message in browser] == wanted, (seed, queue)  # type: ignore[attr-defined]
+        known = PersistentSession(session, "till")
+        assert (known.last_request, known.last_reply) == (numbers[-1], numbers[-1]), seed

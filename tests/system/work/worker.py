@@ -1,6 +1,6 @@
 """The programs that are killed: the companies of a workflow with a desk's server, and a desk that asks.
 
-``worker.py companies URL FOLDER`` and ``worker.py desk URL FOLDER REQUESTS``.
+``worker.py companies URL FOLDER``, ``worker.py desk URL FOLDER REQUESTS`` and ``worker.py till URL REQUESTS MODE``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, text
 
-from pyjms import ConnectionFactory, JMSException, Message, Session, TextMessage
+from pyjms import Connection, ConnectionFactory, JMSException, Message, Session, TextMessage
 from pyjms.flows import StepRefused, StepServer
-from pyjms.recoverable import RecoverableRequestor, RecoverableServer, Reply, Unit
+from pyjms.recoverable import PersistentSession, RecoverableRequestor, RecoverableServer, Reply, Unit
 
 STEPS = {"a.take": "take", "a.give": "give back", "b.pay": "pay", "b.refund": "refund", "c.ship": "ship"}
 
@@ -102,9 +102,52 @@ def ask(url: str, folder: Path, requests: int) -> None:
                 return
 
 
+def pay(url: str, requests: int, *, transacted: bool) -> None:
+    """Ask without a log: whatever dies, the till goes on from the tags that the queue manager tells it."""
+    while True:
+        try:
+            with ConnectionFactory(url).create_connection() as connection:
+                go_on(connection, requests, transacted=transacted)
+        except JMSException as error:
+            sys.stderr.write(f"{error}\n")
+            threading.Event().wait(0.2)
+        else:
+            return
+
+
+def go_on(connection: Connection, requests: int, *, transacted: bool) -> None:
+    session = connection.create_session(transacted, Session.AUTO_ACKNOWLEDGE)
+    replies, taken = session.create_queue("till.replies"), session.create_producer(session.create_queue("till.taken"))
+    bookings, consumer = session.create_producer(session.create_queue("bookings")), session.create_consumer(replies)
+    connection.start()
+    till = PersistentSession(session, "till")
+    asked, answered = int(till.last_request or 0), int(till.last_reply or 0)
+    while answered < requests:
+        if asked == answered:
+            asked += 1
+            request = session.create_text_message(f"till {asked}")
+            request.jms_reply_to = replies
+            till.tag_request(str(asked))
+            bookings.send(request)
+            if transacted:
+                session.commit()
+        if not transacted:
+            till.tag_reply(str(asked))  # it is stored with the acknowledgement, which the receive makes
+        reply = consumer.receive()
+        if not isinstance(reply, TextMessage) or reply.text != f"till {asked}":
+            raise JMSException(f"the reply to {asked} did not come, but {reply}")
+        answered = asked
+        if transacted:
+            taken.send(session.create_text_message(str(asked)))
+            till.tag_reply(str(asked))
+            session.commit()
+
+
 def main() -> None:
     """Do what the arguments say."""
     if sys.argv[1] == "companies":
         serve(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1] == "till":
+        pay(sys.argv[2], int(sys.argv[3]), transacted=sys.argv[4] == "transacted")
     else:
         ask(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
