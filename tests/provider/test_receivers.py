@@ -21,7 +21,8 @@ from pyjms.spi.receivers import (
     ReceiverError,
     UnknownDeliveryError,
 )
-from pyjms_provider.broker import stop_broker
+from pyjms_provider.broker import running_broker, stop_broker
+from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.receivers import Attachment, ChannelFacts, Receivers
 
@@ -137,6 +138,57 @@ def test_an_acknowledgement_may_come_before_the_receiver_has_returned(url: str) 
         recorder.next()
         settle_down(attachment)
         assert (counts(), attachment.owed) == ((0, 0), 0)
+
+
+@pytest.mark.parametrize("then", [True, False, "fails"])
+def test_an_early_acknowledgement_that_cannot_be_written_leaves_the_message_owed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: bool | str
+) -> None:
+    with client(f"vm://receivers?store=sqlite:///{tmp_path / 'store.db'}") as session:
+        receivers = Receivers.of("receivers")
+        broker = running_broker("receivers")
+        assert broker is not None
+        assert broker.virtual_host.storage is not None
+        journal = broker.virtual_host.storage.journal
+        write, refusals = journal.write, [ResourceError("the disk is full")]
+
+        def refuse_once(changes: Changes, *, force: bool) -> None:
+            if changes.removals and refusals:
+                raise refusals.pop()
+            write(changes, force=force)
+
+        def handle(message: PushedMessage) -> bool:
+            with pytest.raises(ResourceError):
+                message.acknowledge()
+            if then == "fails":
+                raise RuntimeError("it fails")
+            return then is True
+
+        recorder = Recorder(handle)
+        attachment = receivers.attach("queue://orders", recorder, name="bridge")
+        monkeypatch.setattr(journal, "write", refuse_once)
+        send(session, "a")
+        settle_down(attachment)
+        settle_down(attachment)
+        assert not refusals
+        assert (counts(), attachment.owed) == (((0, 0), 0) if then is True else ((0, 1), 1))
+    stop_broker("receivers")
+
+
+def test_a_receiver_that_fails_after_it_has_acknowledged_has_had_the_message(url: str) -> None:
+    def fail(message: PushedMessage) -> bool:
+        message.acknowledge()
+        raise RuntimeError("too late")
+
+    with client(url) as session, Receivers.of("receivers") as receivers:
+        failing, other = Recorder(fail), Recorder()
+        attachment = receivers.attach("queue://orders", failing, name="failing")
+        receivers.attach("queue://orders", other, name="other")
+        send(session, "a")
+        settle_down(attachment)
+        settle_down(attachment)
+        assert counts() == (0, 0)
+        assert other.got.empty()
 
 
 @pytest.mark.realises("JBM-7.5.a")

@@ -484,6 +484,7 @@ class ChannelState:
         # The stored early acknowledgement cancels the negative one that comes only now (§5.3.4).
         if positive or receiver_id in acknowledgements.positive:
             acknowledgements.positive.discard(receiver_id)
+            acknowledgements.negative.discard(receiver_id)  # §6.1
             return
         acknowledgements.negative.add(receiver_id)
         self._become_delivered(entry, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)

@@ -163,7 +163,8 @@ class Pusher:
         try:
             for receiver in receivers:
                 answer = self._offer_to(receiver, entry)
-                if answer is None and entry.state is not MessageState.ABSENT:
+                # A receiver that has acknowledged early, and failed afterwards, has taken the message.
+                if answer is None and not entry.has_early(receiver.receiver_id):
                     continue
                 handled = True
                 with channel.lock:
@@ -269,10 +270,14 @@ class Pusher:
         except ProviderError:
             with self._channel.lock:
                 if entry.acknowledgements is not None:
+                    # The receiver owes it, whatever becomes of its call.
                     entry.acknowledgements.positive.discard(receiver_id)
+                    entry.acknowledgements.negative.add(receiver_id)
             raise
         with self._channel.lock:
-            self._written.add(entry)
+            # Not if the delivery has ended meanwhile: its end has written the same.
+            if self._channel.state.pushed(entry.reference.id) is entry:
+                self._written.add(entry)
 
     def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
         """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
