@@ -5,7 +5,7 @@ A provider is imported when its scheme is first used, so that its dependencies a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,9 +16,25 @@ from pyjms.spi.words import reason_of
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-__all__ = ["ENTRY_POINT_GROUP", "entry_points", "find_provider", "known_schemes", "make", "register_provider"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "PluginError",
+    "entry_points",
+    "find_provider",
+    "known_schemes",
+    "make",
+    "make_plugin",
+    "plugins",
+    "register_provider",
+]
 
 _Made = TypeVar("_Made")
+
+
+class PluginError(ProviderError):
+    """What a package brings to the broker cannot be used: it is broken, or not installed, or two packages bring it; the text names the package."""
+
+    code = "PYJMS-PLUGIN"
 
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
@@ -46,6 +62,44 @@ def make(point: EntryPoint, kind: type[_Made], where: str, error: Callable[[str]
     if not isinstance(made, kind):
         raise error(f"entry point {point.name} = {point.value} is no {kind.__module__}.{kind.__name__} class")
     return made
+
+
+def plugins(groups: Collection[str]) -> Mapping[str, Mapping[str, Sequence[EntryPoint]]]:
+    """Return the entry points of some groups, by group and name: several of one name, if packages disagree. Reads the disk once."""
+    from importlib import metadata
+
+    found: dict[str, dict[str, list[EntryPoint]]] = {group: {} for group in groups}
+    everything = metadata.entry_points()
+    for group, by_name in found.items():
+        for point in everything.select(group=group):
+            same = by_name.setdefault(point.name, [])
+            # Two packages may name the very same object, for instance after a package was renamed.
+            if all(point.value != each.value for each in same):
+                same.append(point)
+    return found
+
+
+def make_plugin(points: Sequence[EntryPoint], kind: type[_Made], what: str) -> _Made:
+    """Return an object of the class that the entry points of one name, of which there must be one, lead to; `what` names it in errors.
+
+    Raises `PluginError`, which names the package, and says what to do.
+    """
+    if len(points) > 1:
+        found = " and ".join(sorted(map(_origin, points)))
+        raise PluginError(f"{what} is brought by {found}: uninstall all but one of them")
+    (point,) = points
+    where = f"{what} ({_origin(point)})"
+    made = make(point, object, where, PluginError, "install that, or uninstall the package")
+    if not isinstance(made, kind):
+        raise PluginError(
+            f"{where} is no class that implements {kind.__module__}.{kind.__name__}; install another version of the package, or tell its author"
+        )
+    return made
+
+
+def _origin(point: EntryPoint) -> str:
+    package = "" if point.dist is None else f"package {point.dist.name} {point.dist.version}: "
+    return f"{package}{point.value}"
 
 
 ENTRY_POINT_GROUP = "pyjms.providers"

@@ -163,6 +163,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/clients/stomp/physical_connection.py::_run": "the top of the I/O thread: the connection ends by it",
     "provider/pyjms_provider/clients/stomp/physical_connection.py::_take": "a callback's fault must not end the connection of others",
     "provider/pyjms_provider/core/queue/pusher.py::_ask": "a receiver that raises is broken (JBM §5.2)",
+    "provider/pyjms_provider/core/queue/queue_rules.py::rank": "a queue type of a package: its fault must not be the sender's",
     "provider/pyjms_provider/core/journal/in_doubt_writes.py::_try_to_end": "one doubt's fault must not keep from all others what they hold",
     "provider/pyjms_provider/housekeeping.py::_visit_due": "the top of a thread: one channel's fault stops no other",
     "provider/pyjms_provider/receivers.py::_run": "the top of the thread that calls receivers",

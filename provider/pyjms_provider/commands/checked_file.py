@@ -36,8 +36,10 @@ def check(
     with errors_told():
         from pyjms_provider.model.checking import check_configuration
         from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+        from pyjms_provider.model.plugins import load_plugins
         from pyjms_provider.security.secrets import SecretBox
 
+        load_plugins()
         records = TomlConfigurationStore(file).read()
         key_file = Path(f"{file}.key")
         secrets = SecretBox.open(key_file) if key_file.exists() else None

@@ -24,7 +24,9 @@ def show_tree(
     """Show what a broker consists of, and what can be configured: categories, and the attributes of each."""
     with errors_told():
         from pyjms_provider.model import tree
+        from pyjms_provider.model.plugins import load_plugins
 
+        load_plugins()
         wanted = [category] if category is not None else [each for each in tree.TREE if each != tree.ROOT]
         described = {each: _describe(each) for each in wanted}
     if as_json:

@@ -7,15 +7,34 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.registry import PluginError
+from pyjms_provider.core.queue_types import (
+    AnyQueueType,
+    InstalledQueueType,
+    MissingQueueType,
+    QueueType,
+    find_queue_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "MAXIMUM_DELIVERIES",
+    "MAXIMUM_FAILURES",
+    "Overflow",
+    "PolicyError",
+    "QueuePolicies",
+    "QueuePolicy",
+    "QueueType",
+    "read_bytes",
+]
 
 
 _UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -45,21 +64,6 @@ class PolicyError(ProviderError):
     code = "PYJMS-POLICY"
 
 
-class QueueType(Enum):
-    """The order in which messages leave a queue, and which of them stay."""
-
-    STANDARD = "standard"
-    """By JMS priority, then by age (JMS 1.1 §3.4.10)."""
-    PRIORITY = "priority"
-    """The same with fewer levels of priority; with one level, strictly by age."""
-    LAST_VALUE = "last_value"
-    """As standard, but a newer message of the same key replaces an older one."""
-    SORTED = "sorted"
-    """By the value of a property, the smallest first, then by age."""
-
-    __hash__ = object.__hash__
-
-
 class Overflow(Enum):
     """The behaviour of a full queue when a message is sent to it."""
 
@@ -82,11 +86,11 @@ class QueuePolicy:
     Raises `PolicyError` when a value is out of range or two values exclude each other.
     """
 
-    type: QueueType = QueueType.STANDARD
+    type: AnyQueueType = QueueType.STANDARD
     priorities: int = _PRIORITIES
     """Levels of a `priority` queue, 1 to 10."""
     key: str | None = None
-    """The property that distinguishes messages of a `last_value` or `sorted` queue; None for other types."""
+    """The property that distinguishes messages of a `last_value` or `sorted` queue, or of a package's type; None for other types."""
 
     max_messages: int = 0
     max_bytes: int = 0
@@ -169,28 +173,57 @@ class QueuePolicy:
         unknown = changes.keys() - _NAMES
         if unknown:
             raise PolicyError(f"a queue's policy has no {min(unknown)}; it has: {', '.join(sorted(_NAMES))}")
-        for name, kind in (("type", QueueType), ("overflow", Overflow)):
-            # URLs, files and management only have texts.
-            if isinstance(changes.get(name), str):
-                changes[name] = _member(name, kind, changes[name])
+        # URLs, files and management only have texts.
+        if isinstance(changes.get("type"), str):
+            changes["type"] = _queue_type(changes["type"])
+        if isinstance(changes.get("overflow"), str):
+            changes["overflow"] = _member("overflow", Overflow, changes["overflow"])
         if isinstance(changes.get("max_bytes"), str):
             changes["max_bytes"] = _bytes(changes["max_bytes"])
         return replace(self, **changes)
 
     def to_json(self) -> str:
         """Return the policy as one JSON object with every field, so that later defaults do not change it."""
-        return json.dumps({name: _plain(value) for name, value in asdict(self).items()}, sort_keys=True)
+        values = {name: _plain(getattr(self, name)) for name in _NAMES}
+        if isinstance(self.type, MissingQueueType):
+            values["paused"] = self.type.was_paused
+        return json.dumps(values, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> QueuePolicy:
         """Read the JSON of `to_json`, or of a person: fields that are left out have their defaults. Raises `PolicyError`."""
+        return cls.from_mapping(cls._read(text))
+
+    @classmethod
+    def from_journal(cls, text: str, missing: dict[str, str] | None = None) -> QueuePolicy:
+        """Read the JSON of `to_json`. A type that cannot be used here is a `MissingQueueType`, and the policy is paused. Raises `PolicyError`.
+
+        `missing`: the types that could not be found so far, with the reasons: each is looked for once.
+        """
+        values = cls._read(text)
+        name = values.get("type")
+        missing = {} if missing is None else missing
+        if isinstance(name, str):
+            if name not in missing:
+                try:
+                    find_queue_type(name)
+                except PluginError as error:
+                    missing[name] = error.reason
+            if name in missing:
+                was_paused = values.get("paused") is True
+                values["type"] = MissingQueueType(name, missing[name], was_paused=was_paused)
+                values["paused"] = True
+        return cls.from_mapping(values)
+
+    @staticmethod
+    def _read(text: str) -> dict[str, Any]:
         try:
             read = json.loads(text)
         except ValueError as error:
             raise PolicyError(f"a queue's policy is no JSON: {error}; write for instance {{}}") from error
         if not isinstance(read, dict):
             raise PolicyError(f"a queue's policy is a JSON object, not {text!r}; write for instance {{}}")
-        return cls.from_mapping(read)
+        return read
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> QueuePolicy:
@@ -223,9 +256,10 @@ _OPTIONAL = frozenset({"key", "expiry_queue", "delivery_mode", "priority", "time
 
 
 def _check_types(policy: QueuePolicy) -> None:
-    for name, kind in (("type", QueueType), ("overflow", Overflow)):
-        if not isinstance(getattr(policy, name), kind):
-            raise PolicyError(f"{name} is {getattr(policy, name)!r}; give a {kind.__name__}")
+    if not isinstance(policy.type, AnyQueueType):
+        raise PolicyError(f"type is {policy.type!r}; give a QueueType")
+    if not isinstance(policy.overflow, Overflow):
+        raise PolicyError(f"overflow is {policy.overflow!r}; give an Overflow")
     for name in _BOOLEANS:
         if not isinstance(getattr(policy, name), bool):
             raise PolicyError(f"{name} is {getattr(policy, name)!r}; give true or false")
@@ -245,12 +279,20 @@ def _check_types(policy: QueuePolicy) -> None:
 
 def _contradictions(policy: QueuePolicy) -> list[str]:
     """Return the contradictions between fields, each with the remedy."""
-    keyed = policy.type in {QueueType.LAST_VALUE, QueueType.SORTED}
+    kind = policy.type
+    is_bundled = isinstance(kind, QueueType)
+    keyed = kind is QueueType.LAST_VALUE or kind is QueueType.SORTED
+    needs_key = kind.plugin.needs_key if isinstance(kind, InstalledQueueType) else keyed
     delays = 0 < policy.max_redelivery_delay_ms < policy.redelivery_delay_ms
     lives = 0 < policy.max_time_to_live_ms < policy.min_time_to_live_ms
     rules = (
-        (keyed and policy.key is None, f"type={policy.type.value} needs key", "give the name of a property"),
-        (not keyed and policy.key is not None, f"type={policy.type.value} has no key", "leave key out"),
+        (needs_key and policy.key is None, f"type={kind.value} needs key", "give the name of a property"),
+        (is_bundled and not keyed and policy.key is not None, f"type={kind.value} has no key", "leave key out"),
+        (
+            isinstance(kind, MissingQueueType) and not policy.paused,
+            f"type={kind.value} cannot be used here, so the queue stays paused",
+            "install its package and start the broker again, or choose the type standard",
+        ),
         (
             policy.type is not QueueType.PRIORITY and policy.priorities != _PRIORITIES,
             f"type={policy.type.value} has no choice of priorities",
@@ -273,8 +315,8 @@ def _contradictions(policy: QueuePolicy) -> list[str]:
             "leave exclusive and groups out",
         ),
         (
-            policy.non_destructive and policy.type is QueueType.SORTED,
-            "type=sorted puts messages where a non_destructive consumer has been",
+            policy.non_destructive and (kind is QueueType.SORTED or isinstance(kind, InstalledQueueType)),
+            f"type={kind.value} puts messages where a non_destructive consumer has been",
             "leave one of them out",
         ),
         (delays, "max_redelivery_delay_ms is below redelivery_delay_ms", "raise it, or give 0 for no limit"),
@@ -284,7 +326,14 @@ def _contradictions(policy: QueuePolicy) -> list[str]:
 
 
 def _plain(value: object) -> object:
-    return value.value if isinstance(value, Enum) else value
+    return value.value if isinstance(value, Enum | InstalledQueueType | MissingQueueType) else value
+
+
+def _queue_type(text: str) -> QueueType | InstalledQueueType:
+    try:
+        return find_queue_type(text)
+    except PluginError as error:
+        raise PolicyError(f"type is {text!r}; {error.reason}") from error
 
 
 def _member(name: str, kind: type[Enum], text: str) -> Enum:

@@ -56,11 +56,15 @@ FACTS: Final = frozenset(
 """The fields that are neither attributes nor statistics."""
 
 
-@cache
 def known_fields(category: str) -> frozenset[str]:
     """Return all fields that objects of a category may have, in any of its types."""
+    return _known_fields(category, tree.types_of(category))
+
+
+@cache
+def _known_fields(category: str, types: tuple[str, ...]) -> frozenset[str]:
     found = set(FACTS)
-    for name in tree.types_of(category):
+    for name in types:
         kind = tree.class_of(category, name)[1]
         found |= {*declarations(kind.attributes_class), *statistics_of(kind)}
     return frozenset(found)

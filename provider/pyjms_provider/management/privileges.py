@@ -22,7 +22,7 @@ from pyjms_provider.model.attributes import MASK, Attributes, Reached, declarati
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem
 from pyjms_provider.model.lookup import find_referred, names_needed
 from pyjms_provider.model.port import Port, PortAttributes
-from pyjms_provider.model.security import AccessControl, AccessControlAttributes, AuthenticationProvider, UserAttributes
+from pyjms_provider.model.security import AnyAccessControl, AuthenticationProvider, UserAttributes
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.security.settings import UserFileSettings
@@ -189,7 +189,7 @@ def check_lockout(
     `access`: the access policy of their port; `port`: its id; None: no port.
     """
     is_concerned = (
-        (isinstance(managed, AccessControl) and managed.policy is access)
+        (isinstance(managed, AnyAccessControl) and managed.policy is access)
         or (isinstance(managed, Port) and managed.id == port)
         or (isinstance(managed, AuthenticationProvider) and managed.name == principal.provider)
         or _is_own_user(principal, managed)
@@ -220,15 +220,15 @@ def _is_own_user(principal: Principal, managed: ManagedObject) -> bool:
 def _lost(principal: Principal, access: AccessPolicy, managed: ManagedObject, new: Attributes) -> str:
     """Return the reason why the change would lock the caller out; "": it would not."""
     who = principal.name[:200]
-    if isinstance(managed, AccessControl) and isinstance(new, AccessControlAttributes):
+    if isinstance(managed, AnyAccessControl):
         # The new rules are asked in a policy of their own, before they are in force.
-        if not _may(principal, RuleAccessPolicy(managed.rules_of(new)), managed):
+        if not _may(principal, managed.policy_by(new), managed):
             return f"by these rules {who!r} may not administer it"
     elif isinstance(managed, Port) and isinstance(new, PortAttributes):
         if principal.provider not in new.authentication_providers:
             return f"it would not ask {principal.provider!r}, which vouches for you"
         named = None if new.access_control is None else find_referred(managed, "access_control", new.access_control)
-        if not _may(principal, named.policy if isinstance(named, AccessControl) else RuleAccessPolicy(), managed):
+        if not _may(principal, named.policy if isinstance(named, AnyAccessControl) else RuleAccessPolicy(), managed):
             return f"by the rules that it would name {who!r} may not administer it"
     elif isinstance(managed, AuthenticationProvider):
         return _lost_with_provider(principal, access, managed, new)

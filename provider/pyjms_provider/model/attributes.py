@@ -271,7 +271,7 @@ def _declaration(name: str, field: FieldInfo, schema: Mapping[str, Any]) -> Attr
         is_secure=bool(extra[_SECURE]),
         unit=None if unit is None else str(unit),
         refers_to=None if refers_to is None else str(refers_to),
-        allowed=_allowed(field.annotation),
+        allowed=_allowed(field.annotation) or _listed(schema),
         schema=schema,
     )
 
@@ -284,6 +284,12 @@ def _allowed(annotation: Any) -> tuple[Any, ...] | None:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return None
+
+
+def _listed(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return the values that a type lists in its own schema: those that packages bring are in no annotation."""
+    found = schema.get("enum")
+    return tuple(found) if isinstance(found, list) else None
 
 
 def resolve(

@@ -187,6 +187,10 @@ class SystemConfig(ManagingObject):
         `broker`: the attributes of a new Broker; `choices`: as for the class. Raises `StoreError` when the store cannot be
         opened; single objects that cannot be opened are ERRORED instead.
         """
+        from pyjms_provider.model.plugins import load_plugins
+
+        # Before the store is read: its objects may be of what packages bring.
+        load_plugins()
         # Also after Ctrl-C: the store would stay held otherwise.
         with ExitStack() as undo:
             system = cls(store, **choices)

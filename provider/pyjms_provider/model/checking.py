@@ -23,7 +23,8 @@ from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.managed import Phase
 from pyjms_provider.model.port import Port, PortAttributes
-from pyjms_provider.model.queue import QueueAttributes, policy_errors_as_attribute_errors, policy_of
+from pyjms_provider.model.queue import QueueAttributes
+from pyjms_provider.model.queue_policy import policy_errors_as_attribute_errors, policy_of
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
 from pyjms_provider.security.secrets import SecretBox, SecretError
 from pyjms_provider.stores.opening import check_scheme

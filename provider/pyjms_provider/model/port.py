@@ -10,7 +10,7 @@ import re
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator
 
@@ -22,13 +22,15 @@ from pyjms_provider.model.lookup import find_referred
 from pyjms_provider.model.managed import Phase, State
 from pyjms_provider.model.operations import operation, statistic
 from pyjms_provider.model.security import (
-    AccessControl,
     AnonymousProvider,
+    AnyAccessControl,
     AuthenticationProvider,
     KeyStore,
     KeyStoreAttributes,
     TrustStore,
     TrustStoreAttributes,
+    attributes_for,
+    settings_of,
 )
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.logins import CompositeAuthenticator, UncheckedLogins
@@ -38,6 +40,7 @@ from pyjms_provider.transport.settings import (
     ListenerSettings,
     ListenerSettingsError,
     TlsSettings,
+    WebSocketSettings,
 )
 from pyjms_provider.transport.tls import make_context
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyjms_provider.model.contracts import OpenPort
+    from pyjms_provider.model.port_type import PortType
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
 
@@ -158,6 +162,10 @@ class Port(Stoppable):
 
     category = "port"
     attributes_class = PortAttributes
+    served_as: ClassVar[str] = ""
+    """The key of its opener among `Services.port_openers`, unless there is one for its very type."""
+    is_for_clients: ClassVar[bool] = False
+    """Whether clients of virtual hosts come in by it, so that it is of no use without one."""
 
     _open: OpenPort | None = None
 
@@ -190,7 +198,7 @@ class Port(Stoppable):
         name = self.chosen.access_control
         found = None if name is None else self._referred("access_control", name)
         # No rules allow nothing: a port without access control is closed for everything, not open.
-        return found.policy if isinstance(found, AccessControl) else RuleAccessPolicy()
+        return found.policy if isinstance(found, AnyAccessControl) else RuleAccessPolicy()
 
     def listener_settings(self) -> ListenerSettings:
         """Return the settings of the listener. Raises `InvalidAttributesError`."""
@@ -248,7 +256,8 @@ class Port(Stoppable):
             raise self._wrong("trust_store", "is needed to judge clients' certificates; name one")
 
     def _on_open(self) -> None:
-        opener = self.services.port_openers.get(self.type)
+        openers = self.services.port_openers
+        opener = openers.get(self.type) or openers.get(self.served_as)
         if opener is None:
             raise WrongStateError(
                 f"{self.path} cannot be opened: this process serves no ports of the type {self.type!r}"
@@ -350,6 +359,8 @@ class StompPort(Port):
     """A port for STOMP clients."""
 
     attributes_class = StompPortAttributes
+    served_as = "stomp"
+    is_for_clients = True
 
     def authenticator(self) -> Authenticator:
         found = super().authenticator()
@@ -373,6 +384,7 @@ class HttpPort(Port):
     """A port for operators: REST, console, metrics."""
 
     attributes_class = HttpPortAttributes
+    served_as = "http"
 
     def _own_settings(self) -> dict[str, Any]:
         chosen = self.chosen
@@ -384,3 +396,39 @@ class HttpPort(Port):
         assert isinstance(new, PortAttributes)
         if _WEB & frozenset(new.transports):
             raise self._wrong("transports", "an http port is reached over tcp or tls")
+
+
+INSTALLED: Final = "*"
+"""The key of the opener of ports whose types packages bring; no type has this name."""
+
+
+class InstalledPort(Port):
+    """A port of a type that a package brings."""
+
+    served_as = INSTALLED
+    is_for_clients = True
+    plugin: PortType
+
+    def _own_settings(self) -> dict[str, Any]:
+        is_web = bool(_WEB & frozenset(self.chosen.transports))
+        scheme = self.plugin.scheme or self.type
+        return {
+            "scheme": f"{scheme}+ws" if is_web else scheme,
+            "secure_scheme": f"{scheme}+wss" if is_web else f"{scheme}s",
+            "websocket": WebSocketSettings(path=f"/{scheme}", subprotocols=(scheme,)),
+        }
+
+    @property
+    def settings(self) -> Any:
+        """Its effective attributes as the settings of the plug-in."""
+        return settings_of(self.plugin.settings, self.attributes)
+
+
+def port_of(name: str, plugin: PortType) -> type[InstalledPort]:
+    """Return the class of managed objects for a type of ports that a package brings."""
+    members = {
+        "attributes_class": attributes_for(name, plugin.settings, PortAttributes),
+        "plugin": plugin,
+        "__doc__": plugin.title,
+    }
+    return type("InstalledPort", (InstalledPort,), {**members, "__module__": __name__})

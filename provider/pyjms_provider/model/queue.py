@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from weakref import WeakValueDictionary
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from pyjms.spi.errors import DestinationInUseError, InDoubtError, ProviderError
 from pyjms.spi.selector import compile_selector, quote
@@ -20,11 +20,10 @@ from pyjms_provider.core.policy import (
     MAXIMUM_DELIVERIES,
     MAXIMUM_FAILURES,
     Overflow,
-    PolicyError,
     QueuePolicy,
-    QueueType,
 )
 from pyjms_provider.core.queue.statistics import counts_of, most_deliveries, oldest_timestamp_ms, traffic_of
+from pyjms_provider.core.queue_types import MissingQueueType
 from pyjms_provider.model.attributes import (
     Attributes,
     ByteCount,
@@ -65,6 +64,14 @@ from pyjms_provider.model.operations import (
     statistic,
     statistics_of,
 )
+from pyjms_provider.model.queue_policy import (
+    POLICY_FIELDS,
+    QueueTypeChoice,
+    changed_fields,
+    policy_errors_as_attribute_errors,
+    policy_of,
+    policy_reaches,
+)
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
 from pyjms_provider.receivers import owed_by_receivers
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
@@ -77,7 +84,6 @@ if TYPE_CHECKING:
     from pyjms_provider.model.metrics_sampler import Alert
 
 
-POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
 ALERT_FIELDS: Final = tuple(f"alert_{field.name}" for field in fields(AlertLimits))
 """The attributes that the metrics sampler obeys, not the queue itself."""
 
@@ -85,7 +91,7 @@ ALERT_FIELDS: Final = tuple(f"alert_{field.name}" for field in fields(AlertLimit
 class QueueAttributes(Attributes):
     """The attributes of a queue. Times are in milliseconds; 0 means no limit unless it says otherwise."""
 
-    type: QueueType = attribute(  # type: ignore[assignment]  # narrower than any category's
+    type: QueueTypeChoice = attribute(
         "In which order messages leave. Another one can be chosen while the queue is empty and has no consumers.",
         default="standard",
     )
@@ -153,66 +159,10 @@ class QueueAttributes(Attributes):
         yield from policy_reaches({"dead_letter": self.dead_letter, "expiry_queue": self.expiry_queue})
 
 
-def policy_reaches(values: Mapping[str, Any]) -> Iterator[Reached]:
-    """Yield the queues to which a policy sends messages, apart from the default queue of dead letters."""
-    for name, usual in (("dead_letter", QueuePolicy().dead_letter), ("expiry_queue", None)):
-        chosen = values.get(name)
-        if isinstance(chosen, str) and chosen != usual:
-            yield Operation.WRITE, TargetKind.QUEUE, chosen
-
-
-class PolicyPattern(BaseModel):
-    """A pattern for queues, or with ``topic://`` for subscriptions, and the policy of those without one of their own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    pattern: str
-    policy: dict[str, Any]
-
-
-def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
-    """Return the policy in the attributes. Raises `InvalidAttributesError`."""
-    with policy_errors_as_attribute_errors(where):
-        return QueuePolicy(**{name: getattr(attributes, name) for name in POLICY_FIELDS})
-
-
-@contextmanager
-def policy_errors_as_attribute_errors(where: str) -> Iterator[None]:
-    """Convert the error of an invalid policy into that of attributes. Raises `InvalidAttributesError`."""
-    try:
-        yield
-    except PolicyError as error:
-        raise _refused(where, error, "") from error
-
-
-def read_policy(values: Mapping[str, Any], where: str, attribute_name: str) -> QueuePolicy:
-    """Return a policy of plain values. Raises `InvalidAttributesError`."""
-    try:
-        return QueuePolicy.from_mapping(values)
-    except PolicyError as error:
-        raise _refused(where, error, attribute_name) from error
-
-
-def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttributesError:
-    first = error.reason.partition(" ")[0].partition("=")[0]
-    name = attribute_name or (first if first in POLICY_FIELDS else "")
-    return InvalidAttributesError(where, (Problem(name=name, text=error.reason),))
-
-
 def alert_choices(attributes: BaseModel) -> dict[str, int]:
     """Return the alert settings in the attributes of a queue, or of a host, by the fields of `AlertLimits`."""
     found = {name.removeprefix("alert_"): getattr(attributes, name) for name in ALERT_FIELDS}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def changed_fields(policy: QueuePolicy) -> dict[str, Any]:
-    """Return the fields of a policy that differ from the defaults, as plain values."""
-    default = QueuePolicy()
-    return {
-        name: getattr(value, "value", value)
-        for name in POLICY_FIELDS
-        if (value := getattr(policy, name)) != getattr(default, name)
-    }
 
 
 _PAGE: Final = 1000
@@ -835,7 +785,7 @@ class QueueSource(ChildSource):
         # Resolved before anything is changed: an error here leaves queue, record and listeners as they are.
         record = replace(before, attributes=actual, updated_by=by, updated_ms=self.host.clock.time_ms())
         policy = policy_of(self._resolve(record), f"queue {name}")
-        if name in self._errors:
+        if name in self._errors and not self.is_there(name):
             self._create_corrected(name, record, policy)
             return
         # Read before the change, for the case that the record cannot be written.
@@ -847,6 +797,8 @@ class QueueSource(ChildSource):
         except Exception:
             self._obey(name, old)
             raise
+        # A queue whose type was missing is one of another type now.
+        self._errors = {each: why for each, why in self._errors.items() if each != name}
         found = self._found(name)
         masked = mask(QueueAttributes, before.attributes), mask(QueueAttributes, actual)
         self.host.tell(found, lambda listener: listener.attributes_changed(found, *masked))
@@ -909,11 +861,14 @@ class QueueSource(ChildSource):
                 why = f"{record.source}: {error.reason}" if record.source else error.reason
                 errors[record.name] = why
                 _log.error("PYJMS-MODEL-2 queue %s of %s could not be made: %s", record.name, self.host.path, why)
-        self._errors = {**self._errors, **errors}
+        kinds = [(name, queue.policy.type) for name, queue in _running(self)]
+        # These are there, and keep their messages, but deliver none.
+        missing = {name: kind.reason for name, kind in kinds if isinstance(kind, MissingQueueType)}
+        self._errors = {**self._errors, **missing, **errors}
 
     def _restore(self, record: ObjectRecord) -> None:
         resolved = self._resolve(record)
-        policy = policy_of(resolved, f"queue {record.name}")
+        policy = policy_of(resolved, f"queue {record.name}", is_restored=True)
         self._note_alerts(record.name, alert_choices(resolved))
         if not self.is_there(record.name):
             self.manager.create(record.name, policy)

@@ -1,25 +1,28 @@
 """The security of the broker: key stores, authentication providers, users, access control.
 
-The table of `security.kinds` is the extension point for authentication: a kind declares its settings and its factory, and a line
-here makes it a specialisation; plug-ins call `tree.add_specialisation` with the class that `provider_of` makes of theirs. The user
-file of a provider is authoritative: other programs may change it, too.
+The table of `security.kinds` has the bundled kinds of authentication: a kind declares its settings and its factory, and a line here makes it a
+specialisation. Types of other packages become ones by `provider_of` and `access_control_of` (`model.plugins`). The user file of a provider
+is authoritative: other programs may change it, too.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from cryptography import x509
 from pydantic import BaseModel, create_model
 
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.registry import PluginError
+from pyjms.spi.words import reason_of
 from pyjms_provider.model.attributes import MASK, Attributes, ImmutableModel, Secret, attribute, plain, resolve
-from pyjms_provider.model.configured import Startable, Stoppable
+from pyjms_provider.model.configured import ConfiguredObject, Startable, Stoppable
 from pyjms_provider.model.errors import (
     InvalidAttributesError,
     NotChangeableError,
@@ -41,13 +44,16 @@ from pyjms_provider.security.contracts import (
     TargetKind,
     wrong_credentials,
 )
-from pyjms_provider.security.kinds import AUTHENTICATION_KINDS, AuthenticationKind, Choice
+from pyjms_provider.security.kinds import AUTHENTICATION_KINDS, AuthenticationKind, Choice, choices_of
 from pyjms_provider.security.logins import Forgiving
+from pyjms_provider.security.plugins import AccessControlType, AuthenticationType, CheckedAuthenticator, CheckedPolicy
 from pyjms_provider.security.private_files import create_private
 from pyjms_provider.security.settings import UserFileSettings
 from pyjms_provider.security.user_file import UserError, UserFile
 from pyjms_provider.stores.configuration_contract import ObjectRecord
 from pyjms_provider.transport.tls import why_unusable
+
+_Made = TypeVar("_Made")
 
 
 class AccessRule(ImmutableModel):
@@ -80,10 +86,24 @@ class Verdict(BaseModel):
     reason: str
 
 
-class AccessControl(Startable):
-    """The broker's rules; a change takes effect at once, for open connections too."""
+class AnyAccessControl(Startable):
+    """Access control of any type; a change takes effect at once, for open connections too."""
 
     category = "access_control"
+
+    @property
+    @abstractmethod
+    def policy(self) -> AccessPolicy:
+        """Its access policy; the same object as long as this one lives. While this is not ACTIVE, it allows nothing."""
+
+    @abstractmethod
+    def policy_by(self, chosen: Attributes) -> AccessPolicy:
+        """Return another policy, which decides as this object's would with these attributes. Raises `InvalidAttributesError`."""
+
+
+class AccessControl(AnyAccessControl):
+    """The broker's rules."""
+
     attributes_class = AccessControlAttributes
 
     def __init__(self, *arguments: Any) -> None:
@@ -92,9 +112,11 @@ class AccessControl(Startable):
 
     @property
     def policy(self) -> AccessPolicy:
-        """Its access policy; the same object as long as this one lives. While this is not ACTIVE, it allows nothing."""
         # One object for life: open connections keep it, and a change of the rules reaches them.
         return self._policy
+
+    def policy_by(self, chosen: Attributes) -> AccessPolicy:
+        return RuleAccessPolicy(self.rules_of(chosen))
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         self.rules_of(new)
@@ -132,6 +154,40 @@ class AccessControl(Startable):
         principal = Principal(name=user, groups=frozenset(groups or ()))
         decision = self._policy.explain(principal, does, Target(kind=kind, name=name, virtual_host=virtual_host))
         return Verdict(is_allowed=decision.is_allowed, reason=decision.reason)
+
+
+class InstalledAccessControl(AnyAccessControl):
+    """Access control of a type that a package brings."""
+
+    plugin: AccessControlType
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._policy = CheckedPolicy(self.name)
+
+    @property
+    def policy(self) -> AccessPolicy:
+        return self._policy
+
+    def policy_by(self, chosen: Attributes) -> AccessPolicy:
+        made = CheckedPolicy(self.name)
+        made.replace(self._make(chosen))
+        return made
+
+    def _make(self, chosen: Attributes) -> AccessPolicy:
+        settings = self.plugin.settings
+        return made_by_plugin(
+            self, lambda: self.plugin.make(self.name, settings_of(settings, chosen), self.clock), AccessPolicy, settings
+        )
+
+    def _on_open(self) -> None:
+        self._policy.replace(self._make(self.attributes))
+
+    def _on_change(self, old: Attributes, new: Attributes) -> None:
+        self._policy.replace(self._make(new))
+
+    def _on_stop(self) -> None:
+        self._policy.replace(None)
 
 
 class KeyStoreAttributes(Attributes):
@@ -395,9 +451,7 @@ class AuthenticationProvider(Stoppable):
 
     def settings(self, attributes: Attributes) -> Any:
         """Return attributes as the kind's settings."""
-        return self.kind.settings(
-            **{each.name: _open(getattr(attributes, each.name)) for each in fields(self.kind.settings)}
-        )
+        return settings_of(self.kind.settings, attributes)
 
     def user_file(self, settings: UserFileSettings) -> UserFile:
         """Return the file of users that the settings name."""
@@ -429,6 +483,16 @@ class AuthenticationProvider(Stoppable):
 
     def _on_stop(self) -> None:
         self._authenticator = None
+
+
+class InstalledProvider(AuthenticationProvider):
+    """An authentication provider of a type that a package brings."""
+
+    def _make(self, attributes: Attributes) -> Authenticator:
+        def make() -> Authenticator:
+            return self.kind.build(self.name, self.settings(attributes), self.clock)
+
+        return CheckedAuthenticator(self.name, made_by_plugin(self, make, Authenticator, self.kind.settings))
 
 
 class _Current(Authenticator):
@@ -469,17 +533,69 @@ def _field(choice: Choice) -> tuple[Any, Any]:
     return kind, attribute(choice.text, secure=choice.is_secure, **options)
 
 
+def settings_of(settings: type[Any], attributes: Attributes) -> Any:
+    """Return attributes as an object of the dataclass that they were made from."""
+    return settings(**{each.name: _open(getattr(attributes, each.name)) for each in fields(settings)})
+
+
+def made_by_plugin(managed: ConfiguredObject, make: Callable[[], _Made], kind: type[Any], settings: type[Any]) -> _Made:
+    """Return what a plug-in makes for an object. Raises `InvalidAttributesError` for a setting that it refuses, and `PluginError` for its own faults."""
+    try:
+        made = make()
+    except (ProviderError, ValueError) as error:
+        reason = error.reason if isinstance(error, ProviderError) else str(error)
+        named = next((each.name for each in fields(settings) if each.name in reason.split()), "")
+        raise InvalidAttributesError(managed.path, (Problem(name=named, text=reason),)) from error
+    except Exception as error:
+        raise PluginError(
+            f"the plug-in for {managed.category} of the type {managed.type!r} has failed: {reason_of(error)}; install another version of the "
+            f"package, or tell its author"
+        ) from error
+    if not isinstance(made, kind):
+        raise PluginError(
+            f"the plug-in for {managed.category} of the type {managed.type!r} has made a {type(made).__name__} that is no "
+            f"{kind.__module__}.{kind.__name__}; install another version of the package, or tell its author"
+        )
+    return made
+
+
+def attributes_for(name: str, settings: type[Any], base: type[Attributes] = Attributes) -> type[Attributes]:
+    """Return the class of attributes for a dataclass of settings, with those of `base`. Raises `ValueError` for one that `base` has, too."""
+    declared: dict[str, Any] = {each.name: _field(each) for each in choices_of(settings)}
+    twice = sorted(declared.keys() & base.model_fields.keys())
+    if twice:
+        raise ValueError(f"the setting {twice[0]!r} has the name of an attribute that every object of the category has")
+    # Made from the settings' own declaration, so that a plug-in needs to know nothing of pydantic or of this tree.
+    return create_model(f"{_title(name)}Attributes", __base__=base, **declared)
+
+
+def _title(name: str) -> str:
+    return "".join(filter(str.isalnum, name.title()))
+
+
 def provider_of(kind: AuthenticationKind[Any]) -> type[AuthenticationProvider]:
     """Return the class of managed objects for a kind of authentication."""
-    title = kind.name.title().replace("-", "")
-    declared: dict[str, Any] = {each.name: _field(each) for each in kind.attributes}
-    # Made from the kind's own declaration, so that a plug-in needs to know nothing of pydantic or of this tree.
-    attributes = create_model(f"{title}Attributes", __base__=Attributes, **declared)
-    return type(
-        f"{title}Provider",
-        (AuthenticationProvider,),
-        {"attributes_class": attributes, "kind": kind, "__doc__": kind.title, "__module__": __name__},
-    )
+    members = {"attributes_class": attributes_for(kind.name, kind.settings), "kind": kind, "__doc__": kind.title}
+    return type(f"{_title(kind.name)}Provider", (AuthenticationProvider,), {**members, "__module__": __name__})
+
+
+def installed_provider_of(name: str, plugin: AuthenticationType) -> type[AuthenticationProvider]:
+    """Return the class of managed objects for a type of authentication that a package brings."""
+
+    class Installed(InstalledProvider):
+        kind = AuthenticationKind(
+            name=name, title=plugin.title, settings=plugin.settings, extra="broker", build=plugin.make
+        )
+        attributes_class = attributes_for(name, plugin.settings)
+
+    Installed.__doc__ = plugin.title
+    return Installed
+
+
+def access_control_of(name: str, plugin: AccessControlType) -> type[InstalledAccessControl]:
+    """Return the class of managed objects for a type of access control that a package brings."""
+    members = {"attributes_class": attributes_for(name, plugin.settings), "plugin": plugin, "__doc__": plugin.title}
+    return type(f"{_title(name)}AccessControl", (InstalledAccessControl,), {**members, "__module__": __name__})
 
 
 UserFileProvider: Final = provider_of(AUTHENTICATION_KINDS["user-file"])

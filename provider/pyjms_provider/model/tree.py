@@ -1,12 +1,14 @@
 """The one table of the tree's shape: the place of each category, its specialisations, and whose configuration it stores.
 
 Everything that walks, shows or documents the tree reads this table. Classes are named by module, so that the table can be
-read without them; plug-ins add specialisations with `add_specialisation`.
+read without them. Installed packages add categories and specialisations when a broker opens (`model.plugins`); programs do by `add_category`
+and `add_specialisation`. What a package could not add is remembered with the reason, for the error of an object that needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -40,7 +42,7 @@ def _one(path: str) -> Mapping[str, str]:
     return {"": path}
 
 
-TREE: Final[Mapping[str, CategoryShape]] = {
+TREE: Mapping[str, CategoryShape] = {
     shape.category: shape
     for shape in (
         CategoryShape(
@@ -252,17 +254,36 @@ TREE: Final[Mapping[str, CategoryShape]] = {
         ),
     )
 }
-"""By category. Objects are opened in this order, and closed in the opposite one: ports last and first."""
+"""By category. Objects are opened in this order, and closed in the opposite one: ports last and first. Replaced as a whole when one is added."""
 
+_PORT: Final = "port"
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _added: Final[dict[str, dict[str, type[Any]]]] = {}
+_refused: Final[dict[tuple[str, str], str]] = {}
+"""Why a package's category (with type "") or specialisation could not be added."""
 
 
 def shape_of(category: str) -> CategoryShape:
     """Return the place of a category. Raises `UnknownCategoryError`."""
     shape = TREE.get(category)
     if shape is None:
-        raise UnknownCategoryError(f"there is no category {category!r}; there are: {', '.join(TREE)}")
+        raise UnknownCategoryError(missing(category, tuple(TREE)))
     return shape
+
+
+def missing(category: str, known: Collection[str]) -> str:
+    """Return the text of the error for a category that does not exist: why a package's was refused, or those that are `known`."""
+    why = _refused.get((category, ""))
+    if why is not None:
+        return f"the category {category!r} cannot be used: {why}"
+    there_are = ", ".join(known)
+    return f"there is no category {category!r}; there are: {there_are}; or install the package that brings it"
+
+
+def manages_children(category: str) -> bool:
+    """Return whether objects of the category store the configuration of those below them; those of an unknown category do not."""
+    shape = TREE.get(category)
+    return shape is not None and shape.manages_children
 
 
 def children_of(category: str) -> tuple[CategoryShape, ...]:
@@ -294,7 +315,47 @@ def add_specialisation(category: str, name: str, implementation: type[Any]) -> N
     """Add a plug-in's specialisation to a category. Raises `UnknownCategoryError`, `ValueError`."""
     if name in types_of(category):
         raise ValueError(f"{category} has a specialisation {name!r} already")
-    _added.setdefault(category, {})[name] = implementation
+    if getattr(implementation, "category", None) != category:
+        raise ValueError(f"{implementation.__qualname__} is no class of the category {category}")
+    _added[category] = {**_added.get(category, {}), name: implementation}
+    _refused.pop((category, name), None)
+
+
+def add_category(shape: CategoryShape, types: Mapping[str, type[Any]]) -> None:
+    """Add a plug-in's category, with the classes of its specialisations by name, "" for the only one. Raises `UnknownCategoryError`, `ValueError`.
+
+    Its objects are opened after those of the categories of this module, but before ports, unless they are below one.
+    """
+    global TREE  # noqa: PLW0603 - readers on other threads iterate over the old table
+    if shape.category in TREE:
+        raise ValueError(f"there is a category {shape.category!r} already")
+    if not _NAME.fullmatch(shape.category):
+        raise ValueError(
+            f"{shape.category!r} is no name of a category: small letters, digits and _, with a letter first"
+        )
+    if shape.parent is None:
+        raise ValueError(f"the category {shape.category!r} has no parent, and only the root has none")
+    above = (*ancestors(shape.parent), shape.parent)
+    if not types:
+        raise ValueError(f"the category {shape.category!r} has no class")
+    wrong = [each.__qualname__ for each in types.values() if getattr(each, "category", None) != shape.category]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is no class of the category {shape.category}")
+    _added[shape.category] = dict(types)
+    others = dict(TREE)
+    ports = {} if _PORT in above else {name: others.pop(name) for name in _below(_PORT)}
+    TREE = {**others, shape.category: shape, **ports}
+    _refused.pop((shape.category, ""), None)
+
+
+def refuse(category: str, name: str, reason: str) -> None:
+    """Remember why a package's specialisation, or its category (`name` ""), cannot be used."""
+    _refused[category, name] = reason
+
+
+def _below(category: str) -> list[str]:
+    """Return a category and all below it, in the order of the table."""
+    return [each for each in TREE if each == category or category in ancestors(each)]
 
 
 def class_of(category: str, name: str | None) -> tuple[str, type[Any]]:
@@ -308,9 +369,14 @@ def class_of(category: str, name: str | None) -> tuple[str, type[Any]]:
     if added is not None:
         return chosen, added
     if chosen not in shape.types:
+        why = _refused.get((category, chosen))
+        if why is not None:
+            raise UnknownCategoryError(f"{category} of the type {chosen!r} cannot be used: {why}")
         if not any(types_of(category)):
             raise UnknownCategoryError(f"a {category} has no types; leave type out")
-        raise UnknownCategoryError(f"there is no {category} of the type {chosen!r}; there are: {known}")
+        raise UnknownCategoryError(
+            f"there is no {category} of the type {chosen!r}; there are: {known}; or install the package that brings it"
+        )
     module, _, name_of_class = shape.types[chosen].partition(":")
     found: type[Any] = getattr(import_module(f"{_MODEL}.{module}"), name_of_class)
     return chosen, found
@@ -322,7 +388,7 @@ def picture() -> str:
 
 
 def _lines(shape: CategoryShape, first: str, others: str) -> Iterator[str]:
-    types = ", ".join(name for name in shape.types if name)
+    types = ", ".join(name for name in types_of(shape.category) if name)
     notes = [f"({types})"] if types else []
     notes += ["[keeps what is below it]"] if shape.manages_children else []
     notes += ["[observed]"] if shape.is_observed else []

@@ -39,7 +39,8 @@ from pyjms_provider.model.operations import (
     operation,
     statistic,
 )
-from pyjms_provider.model.queue import PolicyPattern, QueueSource, chosen, policy_reaches, read_policy
+from pyjms_provider.model.queue import QueueSource, chosen
+from pyjms_provider.model.queue_policy import PolicyPattern, policy_reaches, read_policy
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
 from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind

@@ -521,25 +521,35 @@ class RuleAccessPolicy(AccessPolicy):
     def _decide_owned(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str
     ) -> Decision:
+        fixed = owned_decision(principal, operation, target, connection)
+        if fixed is not None:
+            return fixed
         if target.kind is TargetKind.SUBSCRIPTION:
-            # `unsubscribe` is a client's call (§6.11.1): the user who created the
-            # subscription needs no permission for it.
-            if target.owner == principal.name and operation is Operation.ADMINISTER:
-                return _fixed(True, "the user made this durable subscription")
-            if target.owner != principal.name and operation in _TAKES_OVER:
-                return _fixed(False, f"the durable subscription belongs to the user {target.owner!a}")
             return self._by_rules(principal, operation, target)
-        # `connection` is empty if it is unknown, and must not match an empty owner.
-        is_owner = bool(target.owner) and target.owner == connection
-        if operation in _OWNERS_OWN:
-            if is_owner:
-                return _fixed(True, "the connection made this temporary destination")
-            if operation is not Operation.ADMINISTER:
-                return _fixed(False, "only the connection that made a temporary destination reads it")
         decision = self._by_rules(principal, operation, target)
         if operation is Operation.WRITE and decision.rule is None:
             return _fixed(True, "anybody may answer to a temporary destination, and no rule denies it")
         return decision
+
+
+def owned_decision(
+    principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str
+) -> Decision | None:
+    """Return the decision that the owner of the target makes, which no policy can change; None: the policy decides."""
+    if target.kind is TargetKind.SUBSCRIPTION and target.owner:
+        # `unsubscribe` is a client's call (§6.11.1): the user who created the
+        # subscription needs no permission for it.
+        if target.owner == principal.name and operation is Operation.ADMINISTER:
+            return _fixed(True, "the user made this durable subscription")
+        if target.owner != principal.name and operation in _TAKES_OVER:
+            return _fixed(False, f"the durable subscription belongs to the user {target.owner!a}")
+    if target.kind is TargetKind.TEMPORARY and operation in _OWNERS_OWN:
+        # `connection` is empty if it is unknown, and must not match an empty owner.
+        if target.owner and target.owner == connection:
+            return _fixed(True, "the connection made this temporary destination")
+        if operation is not Operation.ADMINISTER:
+            return _fixed(False, "only the connection that made a temporary destination reads it")
+    return None
 
 
 def _fixed(is_allowed: bool, reason: str) -> Decision:

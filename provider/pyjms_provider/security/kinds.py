@@ -51,6 +51,23 @@ class Choice:
     """The allowed values; empty: all of the type."""
 
 
+def choices_of(settings: type[Any]) -> tuple[Choice, ...]:
+    """Return what operators can set of a dataclass of settings, in the order of declaration."""
+    types = get_type_hints(settings)
+    return tuple(
+        Choice(
+            name=field.name,
+            type=types[field.name],
+            default=None if field.default is MISSING else field.default,
+            is_mandatory=field.default is MISSING,
+            is_secure=field.metadata["is_secure"],
+            text=field.metadata["text"],
+            choices=field.metadata["choices"],
+        )
+        for field in fields(settings)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationKind(Generic[_Settings]):
     """One kind of authentication."""
@@ -67,19 +84,7 @@ class AuthenticationKind(Generic[_Settings]):
     @property
     def attributes(self) -> tuple[Choice, ...]:
         """The attributes, in the order of their declaration."""
-        types = get_type_hints(self.settings)
-        return tuple(
-            Choice(
-                name=field.name,
-                type=types[field.name],
-                default=None if field.default is MISSING else field.default,
-                is_mandatory=field.default is MISSING,
-                is_secure=field.metadata["is_secure"],
-                text=field.metadata["text"],
-                choices=field.metadata["choices"],
-            )
-            for field in fields(self.settings)  # type: ignore[arg-type] # a dataclass, as the table below shows
-        )
+        return choices_of(self.settings)
 
     def make(self, name: str, settings: _Settings, clock: Clock) -> Authenticator:
         """Create the authenticator; `name` is that of the provider, in `Principal.provider`. May read files.

@@ -6,8 +6,22 @@ This module imports nothing heavy. The types are those of a configuration: strin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import Any
+
+
+def setting(text: str, *, default: Any = MISSING, is_secure: bool = False, choices: tuple[str, ...] = ()) -> Any:
+    """Declare a setting of a plug-in: a field of a frozen dataclass whose type is `str`, `int`, `bool` or ``tuple[str, ...]``.
+
+    `text`: the description, for operators; `default`: without one the setting is mandatory; `is_secure`: it is a secret, encrypted at rest
+    and never shown; `choices`: the allowed values, empty: all of the type.
+    """
+    return field(default=default, repr=not is_secure, metadata=_meta(text, is_secure=is_secure, choices=choices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSettings:
+    """The settings of a plug-in that has none."""
 
 
 def _meta(text: str, *, is_secure: bool = False, choices: tuple[str, ...] = ()) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from pyjms_provider.core.queue.dead_letters import DEAD_DESTINATION, origin_of
 from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.lookup import collect
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
-from pyjms_provider.model.port import StompPort
+from pyjms_provider.model.port import Port
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.transport.listener import is_reached_from_elsewhere
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.consumer import DirectConsumer
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.model.port import Port
     from pyjms_provider.protocols.stomp.server.hosts import Sending, ServedHost
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
@@ -59,11 +58,14 @@ def log_open_access(port: Port) -> None:
 class EmbeddedHost:
     """Implements `ServedHost`."""
 
-    def __init__(self, broker: EmbeddedBroker, access: AccessPolicy, port: UUID | None = None) -> None:
-        """`port`: the id of the port of the clients; None: no managed port."""
+    def __init__(
+        self, broker: EmbeddedBroker, access: AccessPolicy, port: UUID | None = None, protocol: str = "stomp"
+    ) -> None:
+        """`port`: the id of the port of the clients; None: no managed port; `protocol`: theirs, for observers."""
         self._broker = broker
         self._access = access
         self._port = port
+        self._protocol = protocol
 
     @property
     def name(self) -> str:
@@ -147,7 +149,7 @@ class EmbeddedHost:
             connection.connection_id,
             user=principal.name,
             address=address,
-            protocol="stomp",
+            protocol=self._protocol,
             principal=principal,
             access=self._access,
             port=self._port,
@@ -206,12 +208,12 @@ class HostFailures(ConfigurationChangeListener):
 
     def _look(self, root: ManagedObject) -> None:
         for port in collect(root, "port"):
-            if isinstance(port, StompPort):
+            if isinstance(port, Port) and port.is_for_clients:
                 with suppress(ClosedError):  # the broker ends, and its ports with it
                     port.configuration_thread.submit(partial(_close_without_hosts, port))
 
 
-def _close_without_hosts(port: StompPort) -> None:
+def _close_without_hosts(port: Port) -> None:
     try:
         check_hosts(port)
     except WrongStateError as error:
@@ -234,7 +236,7 @@ class ManagedHosts:
         not run just now must not be connected to another host.
         """
         if self._synthetic is not None and name == self._synthetic.name:
-            return EmbeddedHost(self._synthetic, self._port.access(), self._port.id)
+            return EmbeddedHost(self._synthetic, self._port.access(), self._port.id, self._port.type)
         # Read for each connection: virtual hosts are created and deleted while the port is open.
         hosts = {each.name: each for each in _all_hosts(self._port.root)}
         found = hosts.get(name) or hosts.get(self._default)
@@ -243,7 +245,7 @@ class ManagedHosts:
         if found is None:
             return None
         try:
-            return EmbeddedHost(found.embedded, self._port.access(), self._port.id)
+            return EmbeddedHost(found.embedded, self._port.access(), self._port.id, self._port.type)
         # The host was stopped between the look-up and this call.
         except WrongStateError:
             return None

@@ -19,9 +19,10 @@ from pyjms_provider.model.broker import SystemConfig
 from pyjms_provider.model.contracts import Services
 from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
-from pyjms_provider.model.port import Port
+from pyjms_provider.model.port import INSTALLED, Port
 from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.serving.hosts import HostFailures, running_hosts
+from pyjms_provider.serving.installed_port import installed_opener
 from pyjms_provider.serving.management_queues import MANAGEMENT, ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
 from pyjms_provider.transport.service import NetworkService
@@ -142,7 +143,11 @@ class ServedBroker:
             services = _ManagementServices(audit)
             synthetic = EmbeddedBroker(MANAGEMENT, clock)
             undo.callback(synthetic.stop)
-            openers = {"stomp": stomp_opener(network, synthetic, services.of), "http": _http_opener(network, services)}
+            openers = {
+                "stomp": stomp_opener(network, synthetic, services.of),
+                "http": _http_opener(network, services),
+                INSTALLED: installed_opener(network, services.of),
+            }
             system = SystemConfig.opened(
                 store,
                 broker={"name": name},

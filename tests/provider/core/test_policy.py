@@ -43,7 +43,10 @@ def test_json_has_every_field_and_may_leave_fields_out() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"type": "fifo"}, "type is 'fifo'; give one of standard, priority, last_value, sorted"),
+        (
+            {"type": "fifo"},
+            "type is 'fifo'; no package brings the queue type 'fifo': install it, or choose one of standard, priority, last_value, sorted",
+        ),
         ({"type": 1}, "type is 1; give a QueueType"),
         ({"overflow": "spill"}, "overflow is 'spill'; give one of reject, block, ring, flow_to_disk"),
         ({"colour": 1}, "has no colour; it has: block_timeout_ms,"),

@@ -25,7 +25,8 @@ from pyjms_provider.model.errors import (
     UnknownObjectError,
 )
 from pyjms_provider.model.managed import ManagedObject, State
-from pyjms_provider.model.queue import ALERT_FIELDS, POLICY_FIELDS, QueueAttributes, policy_of
+from pyjms_provider.model.queue import ALERT_FIELDS, QueueAttributes
+from pyjms_provider.model.queue_policy import POLICY_FIELDS, policy_of
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.stores.errors import StoreError
 from tests.provider.helpers import HandClock, make_envelope

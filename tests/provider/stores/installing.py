@@ -11,11 +11,11 @@ from textwrap import dedent
 
 
 def install(folder: Path, package: str, entry_points: str, *, group: str = "pyjms.stores", **modules: str) -> None:
-    """Put modules into `folder`, and the metadata of a package that has `entry_points` in a group."""
+    """Put modules into `folder`, and the metadata of a package that has `entry_points` in a group; group "": they name their groups."""
     metadata = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", "utf-8")
-    (metadata / "entry_points.txt").write_text(f"[{group}]\n{entry_points}\n", "utf-8")
+    (metadata / "entry_points.txt").write_text(f"[{group}]\n{entry_points}\n" if group else entry_points, "utf-8")
     for name, text in modules.items():
         (folder / f"{name}.py").write_text(dedent(text), "utf-8")
 

@@ -15,6 +15,7 @@ from pyjms_provider.core.message.reference import MessageReference, ReferenceId
 from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.queue.recovery import dead_letter_exhausted, restore_message, restore_run
 from pyjms_provider.core.queue.selectors import durable_selector, unreadable_selector
+from pyjms_provider.core.queue_types import MissingQueueType
 from pyjms_provider.core.transaction.reader_groups import Group
 
 if TYPE_CHECKING:
@@ -203,10 +204,11 @@ class Restored:
 def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:
     """Restore a new host from its journal; before it is used."""
     queues: dict[QueueNumber, Queue] = {}
+    missing: dict[str, str] = {}
     # All queues first: messages, branches and groups are put into them.
     for record in recovery.queues:
         kept = QueueJournal(journal, host.clock, record.number)
-        queues[record.number] = _restore_queue(host, record, kept)
+        queues[record.number] = _restore_queue(host, record, kept, missing)
     # After an orderly stop no message was being delivered, so none need be flagged.
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
     # Messages that clients may have seen get a count, and the marks are reset.
@@ -303,11 +305,11 @@ class _PlainMessages:
         return True
 
 
-def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
+def _restore_policy(record: QueueRecord, missing: dict[str, str]) -> QueuePolicy | None:
     if record.policy is None:
         return None
     try:
-        return QueuePolicy.from_json(record.policy)
+        policy = QueuePolicy.from_journal(record.policy, missing)
     except PolicyError as error:
         _log.error(
             "PYJMS-BROKER-22 %s has a policy that this version does not understand, so it has the default one until it "
@@ -317,12 +319,19 @@ def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
         )
         # The default policy instead of a failed start: its messages can be received.
         return None
+    if isinstance(policy.type, MissingQueueType):
+        _log.error(
+            "PYJMS-BROKER-33 %s is of a type that cannot be used here: it keeps its messages, takes new ones, and delivers none. %s",
+            record.address,
+            policy.type.reason,
+        )
+    return policy
 
 
-def _restore_queue(host: VirtualHost, record: QueueRecord, kept: QueueJournal) -> Queue:
+def _restore_queue(host: VirtualHost, record: QueueRecord, kept: QueueJournal, missing: dict[str, str]) -> Queue:
     key = record.subscription
     if key is None:
-        return host.restore_queue(record.address, kept, _restore_policy(record))
+        return host.restore_queue(record.address, kept, _restore_policy(record, missing))
     try:
         selector = durable_selector(record.selector_text)
     except InvalidSelectorError as error:

@@ -8,6 +8,7 @@ from pyjms.spi.errors import DestinationInUseError
 from pyjms.spi.words import counted
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
+from pyjms_provider.core.queue_types import MissingQueueType, QueueType
 
 if TYPE_CHECKING:
     from pyjms_provider.core.policy import QueuePolicy
@@ -22,6 +23,9 @@ def is_another_kind(queue: QueueCore, policy: QueuePolicy) -> bool:
     messages = sum(map(queue.state.count, _STATES))
     # Those fields decide the order and the distribution of messages, which cannot change under messages and consumers.
     changed = [name for name in _FIXED if getattr(policy, name) != getattr(queue.policy, name)]
+    # Its messages stand in the order of a standard queue.
+    if isinstance(queue.policy.type, MissingQueueType) and policy.type is QueueType.STANDARD:
+        changed = [name for name in changed if name not in {"type", "key"}]
     if changed and (messages or len(queue.consumers)):
         raise DestinationInUseError(
             f"{queue.name} has {counted(messages, 'message')} and {counted(len(queue.consumers), 'consumer')}, so its {changed[0]} "

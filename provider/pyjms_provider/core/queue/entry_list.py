@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference
-from pyjms_provider.core.policy import QueuePolicy, QueueType
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.cursor import (
     PRIORITIES,
     SPARE,
@@ -45,6 +45,7 @@ from pyjms_provider.core.queue.cursor import (
     note_behind,
 )
 from pyjms_provider.core.queue.sorted_entry_list import SortedQueueEntryList
+from pyjms_provider.core.queue_types import InstalledQueueType, QueueType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -157,8 +158,8 @@ def priority_levels(levels: int) -> tuple[int, ...]:
 
 
 def make_order(policy: QueuePolicy, sort_value: Callable[[QueueEntry], SortValue] | None) -> QueueEntryList:
-    """Return an empty order of the policy's type; `sort_value` gives a sorted queue the value of a message."""
-    if policy.type is QueueType.SORTED:
+    """Return an empty order of the policy's type; `sort_value` gives a sorted queue, or one of a package's type, the value of a message."""
+    if policy.type is QueueType.SORTED or isinstance(policy.type, InstalledQueueType):
         assert sort_value is not None
         return SortedQueueEntryList(sort_value)
     if policy.type is QueueType.PRIORITY:

@@ -20,7 +20,7 @@ from pyjms_provider.core.channel import Channel, ChannelClosedError, UnreliableC
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
-from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.altering import change_rules, is_another_kind
 from pyjms_provider.core.queue.consumer import ConsumerList, ConsumerManager
 from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
@@ -33,6 +33,7 @@ from pyjms_provider.core.queue.recovery import reinstate
 from pyjms_provider.core.queue.schedule import Schedule
 from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
 from pyjms_provider.core.queue.search import QueueBrowser, Search, browse
+from pyjms_provider.core.queue_types import AnyQueueType, QueueType
 from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ class Queue(Channel):
         """Accept a message: always positively, as it is stored if no receiver takes it (§5.2.4). `claim`: the reservation made by `reserve` that the message uses."""
         if reference.reliable and self._refuses_reliable:
             raise UnreliableChannelError(self._name)
+        if (rules := self.rules) is not None and rules.ranks is not None:
+            rules.rank(reference, self.store.retrieve)
         due_ms: int | None = None
         woken: Sequence[Consumer] = ()
         handed: tuple[Consumer, Delivery] | None = None
@@ -286,6 +289,8 @@ class Queue(Channel):
                 raise ClosedError("the session is closed")
             selector = consumer.selector
             consumer.acquires = consumer.acquires and not self.policy.non_destructive
+            if self.rules is not None:
+                self.rules.add_consumer(consumer)
             if not consumer.acquires:
                 consumer.cursor = self.ordering.new_cursor(self.pager.matcher(selector))
             elif selector is not None:
@@ -293,8 +298,6 @@ class Queue(Channel):
                 assert matches is not None
                 consumer.cursor = self.ordering.open_cursor(selector.text, matches, self.pager.equalities_of(selector))
             self.consumers.add(consumer)
-            if self.rules is not None:
-                self.rules.add_consumer(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; the messages that it pulled stay with its session. May be repeated."""
@@ -667,14 +670,11 @@ class Queue(Channel):
 
     # Policy and capacity
 
-    def _obey(self, policy: QueuePolicy, made_for: QueueType | None) -> None:
+    def _obey(self, policy: QueuePolicy, made_for: AnyQueueType | None) -> None:
         """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
         rules = QueueRules(policy) if needs_rules(policy) else None
-        order = (
-            self.ordering
-            if policy.type is made_for
-            else make_order(policy, None if rules is None else rules.sort_value)
-        )
+        sort_value = None if rules is None else rules.sort_value
+        order = self.ordering if policy.type is made_for else make_order(policy, sort_value)
         self.rules, self.ordering, self.state.ordering, self.policy = rules, order, order, policy
         self._note_policy()
 

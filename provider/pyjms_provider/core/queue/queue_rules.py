@@ -19,16 +19,19 @@ which settles it, with all its other changes, was made (decision 0197).
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyjms.spi.errors import ResourceError
+from pyjms.spi.words import reason_of
 from pyjms.types import Stored
-from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicy, QueueType
+from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicy
 from pyjms_provider.core.queue.consumer import ConsumerList
 from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroups, RedeliveryBarrier, group_place
 from pyjms_provider.core.queue.sorted_entry_list import SortValue, sort_value
+from pyjms_provider.core.queue_types import InstalledQueueType, MissingQueueType, MissingQueueTypeError, QueueType
 from pyjms_provider.core.store import NotInMemoryError, approximate_size
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.message_groups import GroupPlace
     from pyjms_provider.core.queue.scheduled_messages import DelayIndex
     from pyjms_provider.core.queue.sorted_entry_list import Place
+
+_log = logging.getLogger(__name__)
 
 
 class QueueFullError(ResourceError):
@@ -285,16 +290,25 @@ class LastValues:
             del self._last[key]
 
 
+def has_sort_values(policy: QueuePolicy) -> bool:
+    """Return whether a queue with this policy is ordered by a value of each message, not by priority."""
+    return policy.type is QueueType.SORTED or isinstance(policy.type, InstalledQueueType)
+
+
 def needs_rules(policy: QueuePolicy) -> bool:
     """Return whether a queue with this policy must apply rules to each message."""
     return (
         policy.is_limited
-        or policy.type in {QueueType.LAST_VALUE, QueueType.SORTED}
+        or policy.type is QueueType.LAST_VALUE
+        or has_sort_values(policy)
         or policy.exclusive
         or policy.groups
         or policy.non_destructive
         or policy.paused
     )
+
+
+_FIRST: Final = sort_value(None)
 
 
 class _Marks(NamedTuple):
@@ -308,7 +322,18 @@ class _Marks(NamedTuple):
 class QueueRules:
     """The rules of one queue."""
 
-    __slots__ = ("_exclusive", "_groups", "_last_values", "_marks", "memory_window", "policy", "room")
+    __slots__ = (
+        "_exclusive",
+        "_groups",
+        "_has_failed",
+        "_last_values",
+        "_marks",
+        "_ranked",
+        "memory_window",
+        "policy",
+        "ranks",
+        "room",
+    )
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
@@ -320,6 +345,12 @@ class QueueRules:
         self._exclusive = ExclusiveConsumer() if policy.exclusive else None
         # For each message of queues that read properties; others have no entry here.
         self._marks: dict[QueueEntry, _Marks] = {}
+        kind = policy.type
+        self.ranks = kind.plugin.ranks(policy.key) if isinstance(kind, InstalledQueueType) else None
+        """The function of a package's queue type that ranks messages; None: another type."""
+        # The ranks of messages that are on their way into the queue: a package's code never runs under its lock.
+        self._ranked: dict[ReferenceId, SortValue] = {}
+        self._has_failed = False
 
     def change(
         self,
@@ -353,8 +384,33 @@ class QueueRules:
 
     @property
     def reads_messages(self) -> bool:
-        """Whether the properties of each incoming message must be read."""
-        return self._last_values is not None or self._groups is not None or self.policy.type is QueueType.SORTED
+        """Whether each incoming message must be read."""
+        return self._last_values is not None or self._groups is not None or has_sort_values(self.policy)
+
+    def rank(self, reference: MessageReference, read: Callable[[MessageReference], Envelope]) -> None:
+        """Have a package's queue type rank a message that is about to be accepted; for other types nothing is done. No lock is held."""
+        if self.ranks is None:
+            return
+        envelope = read(reference)
+        rank: object = None
+        try:
+            rank = self.ranks(envelope)
+        except Exception as error:
+            self._note_failure(reason_of(error))
+        if not (rank is None or isinstance(rank, int | float | str)):
+            self._note_failure(f"a rank is a number, a text or None, and it has returned a {type(rank).__name__}")
+            rank = None
+        self._ranked[reference.id] = sort_value(rank)
+
+    def _note_failure(self, reason: str) -> None:
+        # Once for each queue: an operator needs one line, not one for each message.
+        if not self._has_failed:
+            self._has_failed = True
+            _log.error(
+                "PYJMS-BROKER-34 the queue type %s has failed for a message, which comes first; later failures are not told: %s",
+                self.policy.type,
+                reason,
+            )
 
     def accept(
         self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: CapacityReservation | None = None
@@ -374,7 +430,9 @@ class QueueRules:
             value = None if self.policy.key is None else properties.get(self.policy.key)
             group = None if self._groups is None else group_place(properties)
             # Remembered, as the message may have been paged out when the rules are applied again, and they never wait.
-            self._marks[entry] = _Marks(last_key(value), sort_value(value), group)
+            # Without a rank only if the type was altered just now, when the queue was empty.
+            sort = sort_value(value) if self.ranks is None else self._ranked.pop(reference.id, _FIRST)
+            self._marks[entry] = _Marks(last_key(value), sort, group)
             if self._groups is not None:
                 self._groups.add(entry, group)
 
@@ -398,7 +456,7 @@ class QueueRules:
         available, delayed = order.least_important(), delays.least_important() if delays else None
         if available is None or delayed is None:
             return available or delayed
-        if self.policy.type is QueueType.SORTED:
+        if has_sort_values(self.policy):
             return available  # it is the last by its value, and its age is unknown
         # A delayed message counts, too: the older of the two candidates is dropped.
         return min(available, delayed, key=_age)
@@ -444,7 +502,12 @@ class QueueRules:
         return self._exclusive is not None
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """Record a consumer that takes messages."""
+        """Record a consumer. Raises `MissingQueueTypeError`."""
+        kind = self.policy.type
+        if isinstance(kind, MissingQueueType):
+            raise MissingQueueTypeError(
+                f"the queue keeps its messages and delivers none, as its type cannot be used: {kind.reason}"
+            )
         if self._exclusive is not None and consumer.acquires:
             self._exclusive.add_consumer(consumer)
 

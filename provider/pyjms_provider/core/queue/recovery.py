@@ -43,6 +43,8 @@ def restore_message(
     if read is None:
         queue.store.release(reference)
         return None
+    if queue.rules is not None:
+        queue.rules.rank(reference, read)
     with queue.lock:
         if unit is None:
             entry = queue.state.make(queue, reference)
@@ -92,6 +94,9 @@ def reinstate(queue: QueueCore, entry: QueueEntry) -> None:
     reference = entry.reference
     # Before the lock, as reading may wait for the disk.
     read = _reader_for(queue, reference)
+    rules = queue.rules
+    if read is not None and rules is not None:
+        rules.rank(reference, read)
     with queue.lock:
         # Under the lock: the queue may have been closed while the message was read.
         if read is None or queue.is_closed:

@@ -309,9 +309,7 @@ def _objects(document: tomlkit.TOMLDocument) -> Iterator[_Place]:
     known = {"version", _TOP, *(shape.category for shape in tree.children_of(_TOP))}
     unknown = next((name for name in document if name not in known), None)
     if unknown is not None:
-        raise _UnknownNameError(
-            unknown, f"there is no category {unknown!r}; there are: {', '.join(sorted(known - {'version'}))}"
-        )
+        raise _UnknownNameError(unknown, tree.missing(unknown, sorted(known - {"version"})))
     yield from _children(document, own, _TOP)
 
 

@@ -97,7 +97,7 @@ def reveal(record: ObjectRecord, secrets: SecretBox) -> ObjectRecord:
 def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:
     """Yield the object and all below it that are in the same store."""
     yield managed
-    if not tree.shape_of(managed.category).manages_children:
+    if not tree.manages_children(managed.category):
         for each in managed.children():
             if each.is_durable:
                 yield from _kept(each)
@@ -106,7 +106,7 @@ def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:
 def _waiting(managed: ManagedObject) -> Iterator[ObjectRecord]:
     """Yield the records that the same store has below an object and its descendants, without an object yet."""
     for each in _kept(managed):
-        if not tree.shape_of(each.category).manages_children:
+        if not tree.manages_children(each.category):
             yield from each.kept_below()
 
 
