@@ -491,6 +491,7 @@ class TestTurns:
         send_texts(sending, quick_queue, "two")
         assert recorder.wait_for(1) == ["two"]
 
+    @pytest.mark.realises("QCM-20")
     def test_no_consumer_starves(self, connect: Connect) -> None:
         """With messages waiting for each, the consumers of a session are served in turn."""
         connection, sending = connect(started=False), connect().create_session()

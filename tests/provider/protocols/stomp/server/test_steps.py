@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms_provider.core.queue.statistics import Step, tracing
-from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler
+from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler, SessionScheduler
 from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from tests.provider.protocols.stomp.server.bench import Bench
 
@@ -27,19 +27,22 @@ def test_a_message_takes_all_steps_to_a_consumer_across_the_network(
 
         monkeypatch.setattr(owner, name, watched)
 
-    receiver, sender = bench.connect(), bench.connect()
-    receiver.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
-    receiver.settle()
-    watch(DeliveryScheduler, "schedule", "the connection hears that the consumer wants to work")
-    assert receiver.engine.handler is not None
-    watch(receiver.engine.handler.scheduler, "_wake", "the scheduler is asked for the connection")
-    watch(DeliveryScheduler, "pull", "the connection goes over its consumers")
-    watch(StandardSubscription, "pull", "the consumer tries to pull")
-
     def observe(step: Step, who: object) -> None:
-        if step in {Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.TARGET_NOTIFIED}:
+        if step is not Step.CONSUMER_NOTIFIED:
             steps.append(step.value)
 
+    receiver, sender = bench.connect(), bench.connect()
+    with tracing(observe):  # as consumers begin with what is observed then
+        receiver.send("SUBSCRIBE", id="s", destination="/queue/returns,/queue/orders", ack="client")
+        receiver.settle()
+    steps.clear()
+    watch(SessionScheduler, "schedule", "the session hears that the consumer wants to work")
+    watch(DeliveryScheduler, "schedule", "the connection hears that the session wants to work")
+    assert receiver.engine.handler is not None
+    watch(receiver.engine.handler.scheduler, "_wake", "the scheduler is asked for the connection")
+    watch(DeliveryScheduler, "pull", "the connection goes over its sessions")
+    watch(SessionScheduler, "pull", "the session goes over its consumers")
+    watch(StandardSubscription, "pull", "the subscription tries to pull")
     with tracing(observe):
         sender.send("SEND", b"x", destination="/queue/orders")
         assert b"MESSAGE" in receiver.pull()  # the I/O thread's buffer
@@ -47,8 +50,12 @@ def test_a_message_takes_all_steps_to_a_consumer_across_the_network(
         "a message arrives at the queue",
         "the queue wakes a consumer",
         "the target tells its session",
-        "the connection hears that the consumer wants to work",
+        "the session hears that the consumer wants to work",
+        "the connection hears that the session wants to work",
         "the scheduler is asked for the connection",
-        "the connection goes over its consumers",
+        "the connection goes over its sessions",
+        "the session goes over its consumers",
+        "the subscription tries to pull",
+        "the target goes over its consumers",
         "the consumer tries to pull",
     ]
