@@ -30,7 +30,7 @@ def world() -> PolicyWorld:
 # Definition
 
 
-@pytest.mark.realises("MOM-29", "MOM-33")
+@pytest.mark.realises("MOM-29", "MOM-33", "BOIL-PTP-2")
 def test_queues_are_created_altered_listed_and_destroyed(world: PolicyWorld) -> None:
     manager = world.manager
     manager.create("audit", type="priority", priorities=2)

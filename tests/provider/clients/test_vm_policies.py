@@ -23,6 +23,7 @@ from pyjms import (
 from pyjms.api.connection import Connection
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
+from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, poll
 from tests.provider.helpers import make_envelope
@@ -144,6 +145,26 @@ def test_the_owner_of_a_queue_overrides_what_senders_say(shop: Shop) -> None:
     assert found == (DeliveryMode.NON_PERSISTENT, 7, sent_ms + 100)
     shop.clock.advance(101)
     assert consumer.receive_no_wait() is None
+
+
+@pytest.mark.realises("BOIL-PUB-13", "BOIL-PROD-3")
+def test_the_owner_bounds_what_is_kept_for_a_subscriber_that_does_not_read() -> None:
+    ring = QueuePolicy(max_messages=2, overflow=Overflow.RING)
+    QueueManager.start("vm://bounded", QueuePolicies(patterns=(("topic://quotes.*", ring),)))
+    try:
+        with ConnectionFactory("vm://bounded").create_connection() as connection:
+            connection.start()
+            session = connection.create_session()
+            topics = [session.create_topic(name) for name in ("quotes.tea", "news")]
+            slow = [session.create_consumer(topic) for topic in topics]
+            for topic in topics:
+                producer = session.create_producer(topic)
+                for number in range(5):
+                    producer.send(session.create_text_message(str(number)), delivery_mode=DeliveryMode.PERSISTENT)
+            found = [[text_of(message) for message in iter(each.receive_no_wait, None)] for each in slow]
+        assert found == [["3", "4"], ["0", "1", "2", "3", "4"]]
+    finally:
+        stop_broker("bounded")
 
 
 @pytest.mark.realises("BJ-Q-1", "BJ-Q-2", "BJ-Q-3", "MOM-32")

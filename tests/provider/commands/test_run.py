@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from pyjms import ConnectionFactory, Session, TextMessage
+from pyjms import ConnectionFactory, JMSSecurityException, Session, TextMessage
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.background import Background
 from tests.ports import free_port
@@ -43,6 +43,7 @@ def test_what_was_acknowledged_survives_the_end_of_the_broker(run_pyjms: Run, st
     assert second.end(signal.SIGINT) == 0
 
 
+@pytest.mark.realises("BOIL-CONN-17", "BOIL-CONN-18")
 def test_who_waits_for_a_message_gets_it_after_an_orderly_restart(start_broker: Start) -> None:
     options = ("--anonymous", "--store", "sqlite:///shop.db")
     first = start_broker("--listen", "stomp://127.0.0.1:0", *options)
@@ -87,6 +88,7 @@ def test_every_command_works_over_the_network(run_pyjms: Run, start_broker: Star
     assert (code, "request and reply" in out) == (0, True), err
 
 
+@pytest.mark.realises("BOIL-CONN-1", "BOIL-EXC-3")
 def test_users_need_their_password(
     run_pyjms: Run, start_broker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,8 @@ def test_users_need_their_password(
     monkeypatch.setenv("PYJMS_PASSWORD", "wrong horse")
     code, _, err = run_pyjms("send", url, "orders", "x", "--user", "alice")
     assert (code, err.count("\n")) == (2, 1)
+    with pytest.raises(JMSSecurityException):
+        ConnectionFactory(url).create_connection("alice", "wrong horse")
     assert run_pyjms("send", url, "orders", "x")[0] == 2
     (tmp_path / "secret").write_text("correct horse\n")
     assert run_pyjms("send", url, "orders", "x", "--user", "alice", "--password-file", str(tmp_path / "secret"))[0] == 0

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.management.describing import FACTS
 from pyjms_provider.management.rest import requests
 from tests.provider.clients.world import consume
 from tests.provider.helpers import RecordedEvents
@@ -80,6 +81,33 @@ def test_lists_go_from_the_broad_to_the_narrow(site: Site, ann: TestClient) -> N
     error_of(ann.get(f"{ROOT}/queue/other"), 404)
     assert ok(ann.get(f"{ROOT}/broker"))["name"] == "shop"
     assert ok(ann.get(f"{ROOT}/port")) == {"items": [], "total": 0, "offset": 0}
+
+
+@pytest.mark.realises("BJ-MGT-1", "BJ-MOD-1", "BJ-ATT-2", "BJ-AMQPM-3")
+def test_the_description_of_the_model_tells_all_of_every_object(site: Site, ann: TestClient) -> None:
+    site.queue()
+    ok(ann.post(f"{ROOT}/port", json={"name": "web", "type": "http", "port": 0}), 201)
+    ok(ann.post(f"{ROOT}/access_control", json={"name": "rules", "rules": []}), 201)
+    described = {each["category"]: each for each in ok(ann.get(f"{ROOT}/description"))["categories"]}
+    assert {"broker", "virtual_host_node", "virtual_host", "queue", "port", "access_control"} <= described.keys()
+    seen: set[str] = set()
+    for category, told in described.items():
+        if told["parent"] is not None:
+            assert told["parent"] in described
+        found = ok(ann.get(f"{ROOT}/{category}"))
+        for each in found.get("items", [found]):
+            seen.add(category)
+            (kind,) = [known for known in told["kinds"] if (each.get("type") or "") in {*known["types"], ""}]
+            attributes = {known["name"]: known for known in kind["attributes"]}
+            assert attributes.keys() <= each.keys()
+            cheap = {known["name"] for known in kind["statistics"] if not known["is_costly"]}
+            assert each.keys() - attributes.keys() - FACTS == cheap
+            fixed = [name for name, known in attributes.items() if not known["is_mutable"] and name != "type"]
+            for name in fixed if category in {"queue", "port"} else []:
+                place = "/".join([category, *each["names"]])
+                refused = ann.patch(f"{ROOT}/{place}", json={name: f"other {each[name]}"})
+                assert refused.status_code in {409, 422}, (category, name, refused.text)
+    assert seen >= {"broker", "virtual_host_node", "virtual_host", "queue", "port", "access_control"}
 
 
 def names_of(page: dict[str, Any]) -> list[str]:

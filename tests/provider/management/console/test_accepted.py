@@ -136,6 +136,10 @@ def test_a_new_operator_makes_a_broker_and_finds_all_again_after_a_restart(
         console.one("h1", "second")
         console.one(".panel .chip", "active")
         browse(console)
+        asked = console.run("return performance.getEntriesByType('resource').map(each => each.name)")
+        beyond_files = [url for url in asked if not url.startswith(f"{address}/console/")]
+        assert beyond_files
+        assert [url for url in beyond_files if not url.startswith(f"{address}/api/")] == []
         console.click("#log-out")
         console.one("#password")
         assert console.complaints() == []
