@@ -27,6 +27,7 @@ from pyjms import (
     UnsupportedOperationException,
 )
 from pyjms.spi.arguments import NoPasswordError, read_password, span_ms
+from pyjms.spi.credentials import CredentialsError
 from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing, note, on_one_line, results
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def errors_told(command: str) -> Iterator[None]:
         if is_of_writing(error):
             raise  # reported where the process ends, for all commands
         _end(command, _text(error), CANNOT_BE_USED, error)
-    except (CommandError, NoPasswordError, *_UNUSABLE) as error:
+    except (CommandError, CredentialsError, NoPasswordError, *_UNUSABLE) as error:
         _end(command, _text(error), CANNOT_BE_USED, error)
     except JMSException as error:
         # Last, as most errors above are subclasses of JMSException.

@@ -20,6 +20,7 @@ from pyjms.history.reading import read
 from pyjms.history.story import describe
 from pyjms.history.story import story as story_of
 from pyjms.spi.arguments import read_password
+from pyjms.spi.credentials import login_at_http
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import FAILED, escaped, listing, note, put_json
 from pyjms.spi.trust import TrustError, explained, trusting
@@ -233,8 +234,12 @@ def story(
                 raise CommandError("recordings are searched by the ID of a message alone")
             found = history_stories(history, message_id)
         else:
-            login = None if user is None else (user, read_password(user, password_file))
-            asked = BrokerStories(url=url, user=login, token=os.environ.get(_TOKEN), ca_file=ca_file)
+            token = os.environ.get(_TOKEN)
+            if user is not None:
+                login: tuple[str, str] | None = (user, read_password(user, password_file))
+            else:
+                login = None if token else login_at_http(url)
+            asked = BrokerStories(url=url, user=login, token=token, ca_file=ca_file)
             try:
                 found = asked.find({**wanted, "most": str(limit)}, virtual_host or ())
             except NoAnswerError as error:

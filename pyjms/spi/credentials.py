@@ -11,20 +11,19 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms.spi.errors import AccessDeniedError, ProviderError, UrlError
 from pyjms.spi.url import ProviderUrl
-
-if TYPE_CHECKING:
-    from pyjms.spi.provider import Provider
 
 __all__ = [
     "FILE_VARIABLE",
     "Credentials",
     "CredentialsError",
+    "NamesPlaces",
     "account_credentials",
     "credentials_file",
+    "login_at_http",
     "login_of_account",
 ]
 
@@ -32,7 +31,16 @@ FILE_VARIABLE: Final = "PYJMS_CREDENTIALS"
 """The environment variable with the path of the file."""
 _USER, _PASSWORD, _URL = "PYJMS_USER", "PYJMS_PASSWORD", "PYJMS_URL"
 _BYTES_MAX: Final = 1_000_000
+_HTTP_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 _EXAMPLE: Final = '["stomp://broker.example:61613"] with user = "…" and password = "…" below it'
+
+
+class NamesPlaces(Protocol):
+    """Names the places that a connection may send credentials to, as providers do."""
+
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        """Return the places, as SCHEME://HOST:PORT; (): it sends none. Raises `UrlError`."""
+        ...
 
 
 class CredentialsError(AccessDeniedError):
@@ -49,7 +57,7 @@ class Credentials:
     password: str | None = field(repr=False)
 
 
-def account_credentials(provider: Provider, url: ProviderUrl) -> Credentials | None:
+def account_credentials(provider: NamesPlaces, url: ProviderUrl) -> Credentials | None:
     """Return the account's credentials for a connection to `url`, which `provider` serves; None: it has none.
 
     Those of the environment count for the places of ``PYJMS_URL`` alone, and come before those of the file. A URL that names several places,
@@ -74,10 +82,26 @@ def account_credentials(provider: Provider, url: ProviderUrl) -> Credentials | N
     return first
 
 
-def login_of_account(provider: Provider, url: ProviderUrl) -> tuple[str | None, str | None]:
+def login_of_account(provider: NamesPlaces, url: ProviderUrl) -> tuple[str | None, str | None]:
     """Return user name and password of `account_credentials`; both None: there are none. Raises as it does."""
     found = account_credentials(provider, url)
     return (None, None) if found is None else (found.user_name, found.password)
+
+
+def login_at_http(url: str) -> tuple[str, str] | None:
+    """Return user name and password of the account for the http port of a broker; None: there are none. Raises `CredentialsError`."""
+    try:
+        parsed = ProviderUrl.parse(url)
+    except UrlError:  # the client of that port explains it
+        return None
+    found = account_credentials(_HttpPorts(), parsed) if parsed.scheme in _HTTP_PORTS else None
+    return None if found is None or found.password is None else (found.user_name, found.password)
+
+
+class _HttpPorts:
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        host = f"[{url.host}]" if ":" in url.host else url.host
+        return (f"{url.scheme}://{host.lower()}:{_HTTP_PORTS[url.scheme] if url.port is None else url.port}",)
 
 
 def credentials_file() -> tuple[Path, bool]:
@@ -90,7 +114,7 @@ def credentials_file() -> tuple[Path, bool]:
     return folder / "pyjms" / "credentials.toml", False
 
 
-def _of_environment(provider: Provider, scheme: str, places: tuple[str, ...]) -> Credentials | None:
+def _of_environment(provider: NamesPlaces, scheme: str, places: tuple[str, ...]) -> Credentials | None:
     user, at = os.environ.get(_USER), os.environ.get(_URL)
     if not user or not at:
         return None
@@ -104,7 +128,7 @@ def _of_environment(provider: Provider, scheme: str, places: tuple[str, ...]) ->
     return Credentials(user_name=user, password=os.environ.get(_PASSWORD) or None)
 
 
-def _places_of(provider: Provider, scheme: str, name: str, path: Path) -> tuple[str, ...]:
+def _places_of(provider: NamesPlaces, scheme: str, name: str, path: Path) -> tuple[str, ...]:
     """Return the places of an entry's URL; none if it is of another scheme. Raises `CredentialsError`."""
     try:
         url = ProviderUrl.parse(name)

@@ -19,6 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from pyjms.spi.arguments import read_password
+from pyjms.spi.credentials import login_at_http
 from pyjms.spi.terminal import FAILED, escaped, listing, note, printable, put_json, results
 from pyjms.spi.words import rounded
 from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient
@@ -381,9 +382,13 @@ def describe(
 def _client(url: str, user: str | None, password_file: Path | None, ca_file: Path | None) -> Iterator[RestClient]:
     """Give a client; errors end the process."""
     with errors_told():
-        login = None if user is None else (user, read_password(user, password_file, is_new=False))
+        token = os.environ.get(_TOKEN)
+        if user is not None:
+            login: tuple[str, str] | None = (user, read_password(user, password_file, is_new=False))
+        else:
+            login = None if token else login_at_http(url)
         try:
-            with RestClient(url, user=login, token=os.environ.get(_TOKEN), ca_file=ca_file) as client:
+            with RestClient(url, user=login, token=token, ca_file=ca_file) as client:
                 yield client
         except NoAnswerError as error:
             stop(error.reason, FAILED)

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from pyjms import Connection, ConnectionFactory, DeliveryMode, Destination, JMSException, Message, Session, TextMessage
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.provider import ConnectRequest
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import stop_broker
+from pyjms_provider.core.host.admission import IgnoredDeliveryModes
 from pyjms_provider.queue_manager import QueueManager
+from tests.provider.helpers import RecordedEvents, make_envelope
 from tests.system.network.served import stored_broker
 
 DIES = """
@@ -133,3 +139,32 @@ def test_a_served_broker_counts_them_and_its_clients_wait_until_each_is_written(
         assert host.statistic_values(["ignored_delivery_modes"]) == {"ignored_delivery_modes": 2}
         with ConnectionFactory(url).create_connection() as connection:
             assert received(connection) == [("sent", 2), ("committed", 2)]
+
+
+def test_a_sender_on_an_event_loop_is_told_that_it_may_wait_for_the_disk(tmp_path: Path) -> None:
+    for is_chosen in (True, False):
+        url = f"vm://waits-{is_chosen}?store=sqlite:///{tmp_path}/{is_chosen}.db&persist_all={str(is_chosen).lower()}"
+        request = ConnectRequest(
+            url=ProviderUrl.parse(url), user_name=None, password=None, client_id=None, clock=SystemClock()
+        )
+        connection = find_provider("vm").connect(request, RecordedEvents())
+        try:
+            for is_transacted in (False, True):
+                session = connection.open_session(transacted=is_transacted)
+                session.send(make_envelope("makes the queue", persistent=True))
+                may_wait = session.may_wait(make_envelope("one", persistent=False))
+                assert may_wait is (is_chosen and not is_transacted)
+        finally:
+            stop_broker(f"waits-{is_chosen}")
+
+
+def test_a_connection_that_has_closed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged, forget = set[str](), IgnoredDeliveryModes.forget
+    monkeypatch.setattr(IgnoredDeliveryModes, "forget", lambda self, name: (logged.add(name), forget(self, name)))
+    try:
+        with ConnectionFactory("vm://forgets?persist_all=true").create_connection() as connection:
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            send(session, session.create_queue("orders"), "one")
+        assert len(logged) == 1
+    finally:
+        stop_broker("forgets")

@@ -59,12 +59,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
     users = tmp_path_factory.mktemp("users") / "users"
     UserFile(users, hasher=PasswordHasher(HashSettings(memory_kib=64, passes=1))).add("ann", SECRET)
     with user_broker(users, argon2_memory_kib=64, argon2_passes=1) as served:
+        chosen = {"authentication_providers": ["who"], "access_control": "access"}
+        served.broker.create_child("port", {"name": "http", "type": "http", "port": 0, **chosen})
         yield served
 
 
 @pytest.fixture
 def run_pyjms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(monkeypatch, capsys)
+
+
+def stomp_of(served: ServedBroker) -> str:
+    (url,) = [each for each in served.addresses() if each.startswith("stomp:")]
+    return url
 
 
 def entry(url: str, user: str = "ann", password: str = SECRET) -> str:
@@ -105,7 +112,7 @@ NOTHING: tuple[str | None, str | None] = (None, None)
 
 @pytest.mark.realises("BOIL-CONN-2")
 def test_the_file_of_the_account_logs_in(served: ServedBroker, write: Write, run_pyjms: Run) -> None:
-    url = served.addresses()[0]
+    url = stomp_of(served)
     with pytest.raises(JMSSecurityException):
         ConnectionFactory(url).create_connection()
     write(entry(url))
@@ -124,13 +131,33 @@ def test_the_file_of_the_account_logs_in(served: ServedBroker, write: Write, run
     assert (code, errors) == (0, "")
 
 
+@pytest.mark.parametrize("command", [("manage", "list"), ("story", "ID:1", "--url")])
+def test_commands_for_the_http_port_log_in_with_the_entry_of_that_port(
+    served: ServedBroker, write: Write, run_pyjms: Run, command: tuple[str, ...]
+) -> None:
+    stomp, http = sorted(served.addresses(), reverse=True)
+    arguments = (*command, http, "queue") if command[0] == "manage" else (*command, http)
+    write(entry(stomp))
+    code, _, errors = run_pyjms(*arguments)
+    assert code == 2, errors
+    assert "--user NAME" in errors
+    write(entry(stomp, password="another") + entry(http))
+    code, _, errors = run_pyjms(*arguments)
+    assert "log in" not in errors
+    assert command[0] == "story" or code == 0
+    write(entry(http)).chmod(0o644)
+    code, _, errors = run_pyjms(*arguments)
+    assert code == 2
+    assert "chmod 600" in errors
+
+
 @pytest.mark.realises("BOIL-CONN-2")
 def test_so_do_the_variables(served: ServedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYJMS_USER", "ann")
     monkeypatch.setenv("PYJMS_PASSWORD", SECRET)
-    monkeypatch.setenv("PYJMS_URL", served.addresses()[0])
+    monkeypatch.setenv("PYJMS_URL", stomp_of(served))
     ConnectionFactory().create_connection().close()
-    ConnectionFactory(served.addresses()[0]).create_connection().close()
+    ConnectionFactory(stomp_of(served)).create_connection().close()
 
 
 def test_what_a_program_says_itself_comes_first(write: Write) -> None:
@@ -176,7 +203,7 @@ def test_a_broker_in_this_process_is_asked_for_nothing(write: Write) -> None:
 
 
 def test_a_url_with_several_hosts_needs_the_same_for_all(served: ServedBroker, write: Write) -> None:
-    first = served.addresses()[0]
+    first = stomp_of(served)
     url = f"{first}?failover=127.0.0.1:1,127.0.0.2:1"
     write(entry(first) + entry("stomp://127.0.0.1:1"))
     with pytest.raises(
@@ -193,31 +220,31 @@ def test_a_url_with_several_hosts_needs_the_same_for_all(served: ServedBroker, w
 @pytest.mark.realises("BOIL-CONN-2")
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o660, 0o602, 0o644, 0o666, 0o601])
 def test_a_file_that_others_may_read_is_refused(served: ServedBroker, write: Write, mode: int) -> None:
-    write(entry(served.addresses()[0])).chmod(mode)
+    write(entry(stomp_of(served))).chmod(mode)
     with pytest.raises(JMSSecurityException, match="chmod 600") as caught:
-        ConnectionFactory(served.addresses()[0]).create_connection()
+        ConnectionFactory(stomp_of(served)).create_connection()
     assert caught.value.error_code == "PYJMS-CREDENTIALS"
 
 
 def test_so_is_one_of_another_user(served: ServedBroker, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = write(entry(served.addresses()[0]))
+    file = write(entry(stomp_of(served)))
     if os.geteuid() == 0:
         os.chown(file, 12_345, 12_345)
     else:  # only root may give a file away: this account is another one instead
         monkeypatch.setattr(os, "geteuid", lambda: 12_345)
     with pytest.raises(JMSSecurityException, match="belongs to another user"):
-        ConnectionFactory(served.addresses()[0]).create_connection()
+        ConnectionFactory(stomp_of(served)).create_connection()
 
 
 def test_the_variable_names_another_file(
     served: ServedBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write
 ) -> None:
     monkeypatch.setenv("PYJMS_CREDENTIALS", str(tmp_path / "mine"))
-    write(entry(served.addresses()[0]))
+    write(entry(stomp_of(served)))
     with pytest.raises(JMSSecurityException, match="PYJMS_CREDENTIALS names, is not there"):
-        ConnectionFactory(served.addresses()[0]).create_connection()
-    write(entry(served.addresses()[0])).rename(tmp_path / "mine")
-    ConnectionFactory(served.addresses()[0]).create_connection().close()
+        ConnectionFactory(stomp_of(served)).create_connection()
+    write(entry(stomp_of(served))).rename(tmp_path / "mine")
+    ConnectionFactory(stomp_of(served)).create_connection().close()
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe"])
@@ -231,7 +258,7 @@ def test_what_is_no_file_is_refused_without_a_wait(
         place.mkdir(0o700)
     monkeypatch.setenv("PYJMS_CREDENTIALS", str(place))
     with pytest.raises(JMSSecurityException, match="is no file"):
-        ConnectionFactory(served.addresses()[0]).create_connection()
+        ConnectionFactory(stomp_of(served)).create_connection()
 
 
 @pytest.mark.parametrize(
@@ -253,7 +280,7 @@ def test_what_is_no_file_is_refused_without_a_wait(
 def test_what_is_wrong_is_told_and_no_secret_shown(served: ServedBroker, write: Write, text: str, told: str) -> None:
     write("").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(JMSSecurityException, match=told) as caught:
-        ConnectionFactory(served.addresses()[0]).create_connection()
+        ConnectionFactory(stomp_of(served)).create_connection()
     linked = caught.value.linked_exception
     assert linked is not None
     shown = repr(caught.value) + repr(linked) + repr(linked.__cause__)
