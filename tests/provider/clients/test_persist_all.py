@@ -11,6 +11,7 @@ import pytest
 
 from pyjms import Connection, ConnectionFactory, DeliveryMode, Destination, JMSException, Message, Session, TextMessage
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.provider import ConnectRequest
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
@@ -160,7 +161,12 @@ def test_a_sender_on_an_event_loop_is_told_that_it_may_wait_for_the_disk(tmp_pat
 
 def test_a_connection_that_has_closed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     logged, forget = set[str](), IgnoredDeliveryModes.forget
-    monkeypatch.setattr(IgnoredDeliveryModes, "forget", lambda self, name: (logged.add(name), forget(self, name)))
+
+    def note(modes: IgnoredDeliveryModes, connection: ConnectionId) -> None:
+        logged.add(connection)
+        forget(modes, connection)
+
+    monkeypatch.setattr(IgnoredDeliveryModes, "forget", note)
     try:
         with ConnectionFactory("vm://forgets?persist_all=true").create_connection() as connection:
             session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)

@@ -241,7 +241,9 @@ def test_who_does_not_log_in_hears_how_commands_do(run_pyjms: Run, tmp_path: Pat
     with user_broker(tmp_path / "users") as served:
         code, _, err = run_pyjms("stats", f"stomp://127.0.0.1:{port_of(served)}")
     assert code == 2
-    assert err.endswith("a client certificate or a token; a command logs in with --user NAME\n")
+    assert err.endswith(
+        "a client certificate or a token; a command logs in with --user NAME, or by the credentials file\n"
+    )
 
 
 def test_a_password_is_never_an_argument(run_pyjms: Run) -> None:
