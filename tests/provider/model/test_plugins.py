@@ -23,6 +23,8 @@ from pyjms_provider.broker import stop_broker
 from pyjms_provider.core import queue_types
 from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.model import tree
+from pyjms_provider.model.broker import SystemConfig
+from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.errors import InvalidAttributesError, UnknownCategoryError
 from pyjms_provider.model.managed import State
 from pyjms_provider.queue_manager import QueueManager
@@ -123,6 +125,13 @@ class Things(ModelPlugin):
             Category(name="part", parent="thing", summary="a part", types={"": Part}),
             Category(name="thing", parent="port", summary="a thing", types={"small": Thing, "large": Thing}),
         ]
+
+class KeptThing(Startable):
+    category = "kept"
+
+class Kept(ModelPlugin):
+    def categories(self):
+        return [Category(name="kept", parent="virtual_host", summary="a thing", types={"": KeptThing})]
 
 class Orphans(ModelPlugin):
     def categories(self):
@@ -324,6 +333,45 @@ def test_categories_of_a_package_are_opened_after_what_they_are_below(served: Se
     port.invoke("start", {})
     assert port.child("thing", "one").child("part", "two").state is State.ACTIVE
     assert "thing (small, large)" in tree.picture()
+
+
+def test_an_object_of_a_missing_category_stays_in_the_configuration_until_its_host_is_deleted(tmp_path: Path) -> None:
+    file = tmp_path / "broker.json"
+
+    def opened() -> SystemConfig:
+        return SystemConfig.opened(
+            JsonConfigurationStore(file), broker={"name": "shop"}, context={"pyjms.work_dir": str(tmp_path)}
+        )
+
+    with packages(tmp_path / "packages") as folder:
+        put(folder, "[pyjms.model]\nany = odd_parts:Kept")
+        system = opened()
+        node = system.broker.create_child("virtual_host_node", {"name": "main", "type": "json"})
+        node.create_child("virtual_host", {"name": "shop"}).create_child("kept", {"name": "one"})
+        system.close()
+    for _ in range(2):
+        system = opened()
+        host = system.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
+        (child,) = host.children()
+        assert (host.state, child.name, child.state) == (State.ACTIVE, "one", State.ERRORED)
+        assert "there is no category 'kept'" in str(child.snapshot.error)
+        assert "install the package that brings it" in str(child.snapshot.error)
+        # Neither keeps it from being changed, stopped and started with its host.
+        host.set_attributes({"description": "x"})
+        host.invoke("stop", {})
+        host.invoke("start", {})
+        assert [each.state for each in host.children()] == [State.ERRORED]
+        system.close()
+    with packages(tmp_path / "again") as folder:
+        put(folder, "[pyjms.model]\nany = odd_parts:Kept")
+        system = opened()
+        host = system.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
+        assert host.child("kept", "one").state is State.ACTIVE
+        system.close()
+    system = opened()
+    system.broker.child("virtual_host_node", "main").child("virtual_host", "shop").delete()
+    system.close()
+    assert "kept" not in (tmp_path / "main.json").read_text("utf-8")
 
 
 # Queue types
