@@ -47,7 +47,8 @@ def hear(connection: socket.socket, until: bytes) -> None:
         heard += data
 
 
-@pytest.mark.realises("QCM-16", "QCM-17", "QCM-18", "QCM-19", "QCM-20")
+@pytest.mark.realises("QCM-12", "QCM-13", "QCM-14", "QCM-15", "QCM-16", "QCM-17", "QCM-18", "QCM-19", "QCM-20")
+@pytest.mark.realises("QCM-22", "QCM-23")
 def test_each_step_is_told_in_its_order(broker: BrokerProcess) -> None:
     (url,) = broker.announced("stomp")
     place = ("127.0.0.1", int(url.rpartition(":")[2]))

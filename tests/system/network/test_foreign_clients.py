@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import stomp
-from stomp.adapter.ws import WSTransport
+from stomp.adapter.ws import WSStompConnection, WSTransport
 from stomp.connect import BaseConnection
 from stomp.protocol import Protocol10, Protocol11, Protocol12
 
@@ -205,6 +205,18 @@ def test_stomp_py_sends_and_receives(place: Place, version: str, mode: str) -> N
     late.connection.subscribe(queue, id="s", ack="auto", headers={"browser": "true"})
     assert late.heard.next().headers["browser"] == "end"  # nothing is left
     late.leave()
+
+
+@pytest.mark.realises("BJ-WS-1", "BJ-PE-3")
+def test_a_client_of_websocket_need_not_name_a_version_before_it_logs_in(places: dict[str, Place]) -> None:
+    heard = Heard()
+    connection = WSStompConnection([places["stomp+ws"].address])  # as its users make it: no path, no subprotocol
+    connection.set_listener("", heard)
+    connection.connect(wait=True)
+    connection.send("/queue/py-unnamed", "hello", receipt="sent")
+    heard.wait_for_receipt("sent")
+    assert heard.version == "1.2"
+    connection.disconnect(receipt="bye")
 
 
 @pytest.mark.realises("BJ-PE-4", "BJ-GEN-1")
