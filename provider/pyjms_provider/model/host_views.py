@@ -541,17 +541,17 @@ class ManagedRegisteredClient(ObservedObject):
     def request_tag(self) -> str | None:
         return self._client().request_tag
 
-    @statistic("When it committed that, in milliseconds since 1970 UTC; 0: there was none.", unit="ms")
-    def request_at_ms(self) -> int:
-        return self._client().request_ms
+    @statistic("When it committed that, in milliseconds since 1970 UTC; none: there was none.", unit="ms")
+    def request_at_ms(self) -> int | None:
+        return self._client().request_ms or None
 
     @statistic("The tag of the last reply that it took and committed; none: there was none.")
     def reply_tag(self) -> str | None:
         return self._client().reply_tag
 
-    @statistic("When it committed that, in milliseconds since 1970 UTC; 0: there was none.", unit="ms")
-    def reply_at_ms(self) -> int:
-        return self._client().reply_ms
+    @statistic("When it committed that, in milliseconds since 1970 UTC; none: there was none.", unit="ms")
+    def reply_at_ms(self) -> int | None:
+        return self._client().reply_ms or None
 
     @statistic("When it registered last, in milliseconds since 1970 UTC.", unit="ms")
     def registered_at_ms(self) -> int:

@@ -97,7 +97,7 @@ def test_a_registered_client_is_seen_and_deregistered(folder: Folder) -> None:
         "incarnation": 1,
         "request_tag": "request 1",
         "reply_tag": None,
-        "reply_at_ms": 0,
+        "reply_at_ms": None,
         "is_connected": True,
         "left_at_ms": None,
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyjms import Connection, ConnectionFactory, XAConnectionFactory, XAResource
+from pyjms.recoverable import PersistentSession
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
@@ -112,6 +113,15 @@ def test_a_whole_store_is_copied(store: Path) -> None:
     assert list(orders(new)) == list(range(SENT))
     assert all(table.is_whole for table in salvaged.tables)
     assert list(orders(store)) == list(range(SENT))
+
+
+def test_registered_clients_are_saved_with_their_tags(store: Path) -> None:
+    with broker(store) as connection, connection.create_session(True, 0) as session:
+        PersistentSession(session, "desk").tag_request("7")
+        session.commit()
+    _, new = save(store)
+    with broker(new) as connection, connection.create_session(True, 0) as session:
+        assert PersistentSession(session, "desk").last_request == "7"
 
 
 def test_messages_whose_queue_is_lost_are_in_one_that_is_made(store: Path) -> None:
