@@ -489,6 +489,9 @@ class VmSession(VmTransactions):
         if self._closed:
             raise self._closed_error()
         self._host.clients.check(tags, self._connection_id, self._connection.client_user)
+        if self._connection.has_ended:
+            # Perhaps before the client was noted as connected by it.
+            self._host.clients.end_connection(self._connection_id)
         if self._transacted:
             self._open_unit().tag(tags)
             return
@@ -917,6 +920,11 @@ class VmConnection(ProviderConnection):
 
     def persistent_sessions(self) -> VmPersistentSessions:
         return VmPersistentSessions(self._host.clients, self._connection_id, self._check_open, self.client_user)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is closed, or is just being closed."""
+        return self._closed
 
     def client_user(self) -> ClientUser:
         """Return the user of the connection, for registered clients."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.replay import (
     GroupRequest,
     OpenGroup,
@@ -105,7 +106,14 @@ class VmPersistentSessions(PersistentSessions):
 
     def register(self, name: str) -> RegisteredClient:
         self._check_open()
-        return self._clients.register(name, self._user(), self._connection)
+        registered = self._clients.register(name, self._user(), self._connection)
+        try:
+            self._check_open()
+        except ProviderError:
+            # The connection has ended meanwhile, perhaps before the client was noted as connected by it.
+            self._clients.end_connection(self._connection)
+            raise
+        return registered
 
     def deregister(self, name: str) -> None:
         self._check_open()

@@ -522,7 +522,7 @@ class ManagedRegisteredClient(ObservedObject):
             f"{self.host.path} has no registered client {self.name!r}: it was deregistered, or had no connection for too long"
         )
 
-    @statistic("Who registered it; empty: a program in the broker's process.")
+    @statistic("The user who registered it first; empty: a program in the broker's process.")
     def owner(self) -> str:
         try:
             return self.host.embedded.virtual_host.clients.owner_of(self.name)

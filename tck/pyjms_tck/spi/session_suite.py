@@ -136,7 +136,7 @@ def test_outside_of_transactions_a_tag_is_stored_with_the_next_send_or_acknowled
 
 
 @needs_offered("PERSISTENT_SESSIONS")
-def test_who_registers_supersedes_who_was_registered(desk: Desk) -> None:
+def test_a_registration_supersedes_the_earlier_one(desk: Desk) -> None:
     session, alone = (desk.connection.open_session(transacted=transacted) for transacted in (True, False))
     old = desk.register()
     session.tag(desk.tags(old, "begun"))

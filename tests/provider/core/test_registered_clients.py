@@ -19,6 +19,8 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.sessions import ClientTags, RegisteredClient
 from pyjms.testing import VirtualClock
+from pyjms_provider.broker import find_broker, stop_broker
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.host.restoring import restore_host
 from pyjms_provider.core.host.virtual_host import VirtualHost
@@ -31,7 +33,7 @@ from pyjms_provider.core.store import PagingMessageStore
 from pyjms_provider.core.transaction.registered_clients import IN_PROCESS, ClientUser
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.stores.volatile import Crash, Medium, VolatileJournal
-from tests.provider.helpers import make_envelope
+from tests.provider.helpers import RecordedEvents, make_envelope
 
 DAY_MS = 86_400_000
 
@@ -207,7 +209,7 @@ def test_a_unit_has_the_tags_of_one_client() -> None:
         unit.tag(ClientTags(name=second.name, incarnation=1, request="1"))
 
 
-def test_a_client_belongs_to_who_registered_it() -> None:
+def test_a_client_belongs_to_the_user_that_registered_it() -> None:
     shop = Shop()
     clients = shop.host.clients
     ada, bob = ClientUser("ada", False), ClientUser("bob", False)
@@ -263,3 +265,21 @@ def test_nobody_registers_at_a_host_that_ends() -> None:
     with pytest.raises(ClosedError):
         shop.register()
     assert shop.host.clients.reports() == []
+
+
+def test_a_client_of_a_connection_that_ends_while_it_registers_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would count as connected for ever, and would never be forgotten."""
+    connection = VmConnection(find_broker("ending", VirtualClock(), None), RecordedEvents())
+    clients = connection.broker.virtual_host.clients
+    register = clients.register
+
+    def end_first(name: str, user: ClientUser, connection_id: ConnectionId | None) -> RegisteredClient:
+        connection.close()
+        return register(name, user, connection_id)
+
+    monkeypatch.setattr(clients, "register", end_first)
+    with pytest.raises(ClosedError):
+        connection.persistent_sessions().register("desk")
+    (found,) = clients.reports()
+    assert found.left_ms is not None
+    stop_broker("ending")

@@ -64,7 +64,7 @@ MISTAKES: dict[str, tuple[dict[tuple[object, str], object], Callable[..., None]]
     ),
     "both go on": (
         {(registered_clients, "_check_incarnation"): ignore},
-        session_suite.test_who_registers_supersedes_who_was_registered,
+        session_suite.test_a_registration_supersedes_the_earlier_one,
     ),
     "remembered": (
         {(RegisteredClients, "_remove"): ignore},

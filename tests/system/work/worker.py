@@ -116,7 +116,7 @@ def pay(url: str, requests: int, *, transacted: bool) -> None:
 
 
 def go_on(connection: Connection, requests: int, *, transacted: bool) -> None:
-    session = connection.create_session(transacted, Session.AUTO_ACKNOWLEDGE)
+    session = connection.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
     replies, taken = session.create_queue("till.replies"), session.create_producer(session.create_queue("till.taken"))
     bookings, consumer = session.create_producer(session.create_queue("bookings")), session.create_consumer(replies)
     connection.start()
@@ -131,16 +131,16 @@ def go_on(connection: Connection, requests: int, *, transacted: bool) -> None:
             bookings.send(request)
             if transacted:
                 session.commit()
-        if not transacted:
-            till.tag_reply(str(asked))  # it is stored with the acknowledgement, which the receive makes
         reply = consumer.receive()
         if not isinstance(reply, TextMessage) or reply.text != f"till {asked}":
             raise JMSException(f"the reply to {asked} did not come, but {reply}")
         answered = asked
+        till.tag_reply(str(asked))
         if transacted:
             taken.send(session.create_text_message(str(asked)))
-            till.tag_reply(str(asked))
             session.commit()
+        else:
+            reply.acknowledge()  # not by the session itself, which would not say that the outcome is unknown
 
 
 def main() -> None:
