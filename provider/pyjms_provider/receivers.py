@@ -371,6 +371,10 @@ def _attach(queue: Queue, adapter: _Adapter, push_to: PushTo | None, host: Virtu
                 f"{queue.name} gives each message to a consumer of its choice, or to all; push from a queue without groups, that is neither "
                 "exclusive nor non-destructive"
             )
+        if queue.sequencer is not None:
+            raise ReceiverError(
+                f"{queue.name} has a total order, which is kept for consumers that pull: push from a queue of another type"
+            )
         if pusher.receivers and push_to not in {None, pusher.push_to}:
             raise ReceiverError(f"{queue.name} pushes {pusher.push_to.value}, as its other receivers were attached so")
         if push_to is not None:

@@ -14,6 +14,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy, read_bytes
 from pyjms_provider.core.queue.channel_state import Reliability
+from pyjms_provider.core.queue_types import QueueType
 from pyjms_provider.core.transaction.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.core.transaction.registered_clients import DEFAULT_CLIENTS_MAX
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
@@ -159,6 +160,9 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         )
     if not options:
         return url.host, None
+    chosen = _policy(options)
+    # The order of a topic's messages is that of its subscriptions; the rest of a policy would suit queues alone.
+    of_topics = QueuePolicy(type=chosen.type) if chosen.type is QueueType.TOTAL_ORDER else QueuePolicy()
     policy = HostPolicy(
         expired_in_transaction=_choice(options, "expired_in_transaction", ExpiredInTransaction.ROLLBACK),
         reliability=_choice(options, "reliability", Reliability.MEMORY),
@@ -167,7 +171,7 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         persist_all=_truth(options, "persist_all"),
         registered_clients_max=_number(options, "registered_clients_max", DEFAULT_CLIENTS_MAX),
         forget_clients_ms=_milliseconds(options, "forget_clients", 0),
-        queues=QueuePolicies(default=_policy(options)),
+        queues=QueuePolicies(default=chosen, subscriptions=of_topics),
     )
     return url.host, BrokerSettings(
         policy=policy, store=_store(options), paging=_paging(options), story=_story(options)

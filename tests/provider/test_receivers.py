@@ -417,6 +417,9 @@ def test_what_cannot_be_is_refused_with_its_reason(url: str) -> None:
         manager.create("grouped", groups=True)
         with pytest.raises(ReceiverError, match="groups"):
             receivers.attach("queue://grouped", Recorder(), name="bridge")
+        manager.create("ordered", type="total_order")
+        with pytest.raises(ReceiverError, match="has a total order"):
+            receivers.attach("queue://ordered", Recorder(), name="bridge")
         for wrong in ("orders", "queue://", "stomp://orders"):
             with pytest.raises(DestinationError):
                 receivers.attach(wrong, Recorder(), name="bridge")

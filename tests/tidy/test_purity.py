@@ -67,6 +67,7 @@ COMPOSITES = frozenset(
         "queue/queue",
         "store",
         "topic",
+        "total_order",
         "transaction/branches",
         "transaction/reader_groups",
         "transaction/registered_clients",

@@ -315,6 +315,16 @@ def _contradictions(policy: QueuePolicy) -> list[str]:
             "leave exclusive and groups out",
         ),
         (
+            kind is QueueType.TOTAL_ORDER and (policy.groups or policy.non_destructive),
+            "type=total_order leaves no choice to groups, and holds messages back, which non_destructive consumers do not wait for",
+            "leave groups and non_destructive out, or choose another type",
+        ),
+        (
+            kind is QueueType.TOTAL_ORDER and policy.non_blocking_redelivery,
+            "type=total_order lets no message overtake one that waits for its redelivery",
+            "leave non_blocking_redelivery out",
+        ),
+        (
             policy.non_destructive and (kind is QueueType.SORTED or isinstance(kind, InstalledQueueType)),
             f"type={kind.value} puts messages where a non_destructive consumer has been",
             "leave one of them out",

@@ -36,6 +36,9 @@ class QueueType(Enum):
     """As standard, but a newer message of the same key replaces an older one."""
     SORTED = "sorted"
     """By the value of a property, the smallest first, then by age."""
+    TOTAL_ORDER = "total_order"
+    """In the order in which the destination accepted them, whatever their priorities and delivery modes; for all consumers, and all
+    subscriptions of a topic, the same one. A message that is not committed, or waits for its redelivery delay, holds back those behind it."""
 
     __hash__ = object.__hash__
 

@@ -18,6 +18,8 @@ from pyjms.spi.selector.headers import UNKNOWN_KEY, key_of_literals, key_of_mess
 from pyjms_provider.core.channel import Channel, ChannelClosedError, Filter, Receiver
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.queue import WITHOUT_LIMITS, Queue
+from pyjms_provider.core.queue_types import QueueType
+from pyjms_provider.core.total_order import MessageSequencer
 
 if TYPE_CHECKING:
     from collections import deque
@@ -191,7 +193,8 @@ class Topic(Channel):
         """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's. `trace` records messages without receivers."""
         super().__init__(name, store)
         self.policy = policy
-        self.needs_admission = policy.changes_messages
+        self._sequencer = MessageSequencer(self.wake_held_back) if policy.type is QueueType.TOTAL_ORDER else None
+        self.needs_admission = policy.changes_messages or self._sequencer is not None
         """Whether the policy requires checks of each incoming message."""
         self.journal: QueueJournal | None = None
         """Nothing is stored for the topic itself, only for its durable subscriptions."""
@@ -224,6 +227,11 @@ class Topic(Channel):
         return False
 
     @property
+    def sequencer(self) -> MessageSequencer | None:
+        """The sequencer of its total order, which its subscriptions share; None: it has none."""
+        return self._sequencer
+
+    @property
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions, grouped by selector."""
         return [subscription for _, group in self._grouped().groups for subscription in group]
@@ -238,6 +246,8 @@ class Topic(Channel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
+            if self._sequencer is not None and subscription.rules is not None:
+                subscription.rules.sequencer = self._sequencer
             # Rebuilt by the next message, and not here: thousands of subscriptions may be added one after the other.
             self._addressees = None
             self._members.setdefault(subscription.terms.selector_text, {})[subscription] = None
@@ -252,6 +262,11 @@ class Topic(Channel):
                 del group[subscription]
             if not group:
                 self._members.pop(text, None)
+
+    def wake_held_back(self) -> None:
+        """Wake consumers of its subscriptions, as messages of its total order may have been freed. No lock is held."""
+        for subscription in self.subscriptions:
+            subscription.wake_held_back()
 
     def _grouped(self) -> Addressees:
         """Return the current snapshot of the subscriptions by selector."""

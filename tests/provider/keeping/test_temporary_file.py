@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -165,8 +164,7 @@ def test_without_memory_a_queue_that_flows_to_disk_is_refused() -> None:
 
 @pytest.mark.realises("BJ-MSG-5")
 def test_a_virtual_host_without_a_store_obeys_memory_bytes(tmp_path: Path) -> None:
-    chosen: dict[str, Any] = {"memory_bytes": "1MB", "paging_directory": str(tmp_path)}
-    with served.stored_broker(None, **chosen) as broker:
+    with served.stored_broker(None, memory_bytes="1MB", paging_directory=str(tmp_path)) as broker:
         connection = ConnectionFactory(f"stomp://127.0.0.1:{served.port_of(broker)}").create_connection()
         with connection:
             connection.start()

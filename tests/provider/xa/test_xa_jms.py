@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -338,3 +340,56 @@ def test_ordinary_sessions_of_an_xa_connection_are_their_own_masters(site: Site)
     assert site.texts("bills") == []
     session.commit()
     assert site.texts("bills") == ["bill"]
+
+
+_PREPARES = """
+import sys
+from pyjms import XAConnectionFactory, XAResource
+from tests.provider.xa.coordinator import BranchId
+connection = XAConnectionFactory(sys.argv[1]).create_xa_connection()
+session = connection.create_xa_session()
+xid = BranchId("one", "broker")
+session.xa_resource.start(xid, XAResource.TMNOFLAGS)
+with session.create_producer(session.create_queue("orders")) as producer:
+    producer.send(session.create_text_message("prepared"))
+session.xa_resource.end(xid, XAResource.TMSUCCESS)
+session.xa_resource.prepare(xid)
+local = connection.create_session(True, 0)
+local.create_producer(local.create_queue("orders")).send(local.create_text_message("never committed"))
+print("prepared", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.realises("JBM-5.1.b")
+@pytest.mark.parametrize("kind", ["standard", "total_order"])
+def test_what_a_killed_process_had_prepared_is_there_with_its_content(tmp_path: Path, kind: str) -> None:
+    url = f"vm://killed-{kind}?store=sqlite:///{tmp_path}/broker.db&type={kind}"
+    with subprocess.Popen(
+        [sys.executable, "-c", _PREPARES, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"prepared\n"
+        process.kill()
+    try:
+        with XAConnectionFactory(url).create_xa_connection() as connection:
+            connection.start()
+            plain = connection.create_session()
+            queue = plain.create_queue("orders")
+            plain.create_producer(queue).send(plain.create_text_message("sent later"))
+            consumer = plain.create_consumer(queue)
+            held_back = kind == "total_order"
+            # Only in a total order does a message wait for one before it whose coordinator has not decided.
+            first = consumer.receive_no_wait()
+            assert (first is None) == held_back
+            resource = connection.create_xa_session().xa_resource
+            (found,) = resource.recover(XAResource.TMSTARTRSCAN)
+            resource.commit(found, False)
+            texts = [consumer.receive(PATIENCE_MS).text for _ in range(2 if held_back else 1)]  # type: ignore[union-attr]
+            assert texts == (["prepared", "sent later"] if held_back else ["prepared"])
+            assert consumer.receive_no_wait() is None, "a local transaction ends with its session"
+    finally:
+        find_provider("vm").stop_broker(ProviderUrl.parse(url))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.envelope import Address, ConnectionId, Envelope
-from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms.spi.errors import CapabilityError, ClosedError, ProviderError, ResourceError
 from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import counted
 from pyjms.types import Long
@@ -30,6 +30,7 @@ from pyjms_provider.core.journal.journal import DuplicateMark, QueueNumber
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.queue_rules import CapacityReservation, QueueFullError
+from pyjms_provider.core.queue_types import QueueType
 from pyjms_provider.core.store import approximate_size
 
 if TYPE_CHECKING:
@@ -267,6 +268,11 @@ class AdmissionController:
         if policy.changes_messages:
             envelope = with_overrides(envelope, policy, self._clock.time_ms(), keeps_mode=self._persists_all)
         at_ms = deliver_at_ms(envelope)
+        if at_ms and policy.type is QueueType.TOTAL_ORDER:
+            raise CapabilityError(
+                f"{channel.name} has a total order, in which a message for later would hold back all behind it: send it without "
+                f"{DELIVER_AT}, or when it is due"
+            )
         admission = SendPermit(envelope, at_ms, None, None)
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
             admission.duplicate = _claim_of(self, channel, envelope)

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -22,6 +23,7 @@ from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import Removal
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter
+from pyjms_provider.core.total_order import next_place
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -160,14 +162,14 @@ class MessageMover:
         if self._storage is not None and envelope.delivery_mode == _PERSISTENT:
             self._storage.send(queue, envelope, origin, SendPermit(envelope, deliver_at_ms, None, None))
             return
-        reference = self._store.refer(envelope, origin)
-        reference.deliver_at_ms = deliver_at_ms
-        try:
-            self._store.keep(reference, envelope)
-            queue.enqueue(reference)
-        except ProviderError:
-            self._store.take_back(reference)
-            raise
+        with next_place(queue, partial(self._store.refer, envelope, origin)) as reference:
+            reference.deliver_at_ms = deliver_at_ms
+            try:
+                self._store.keep(reference, envelope)
+                queue.enqueue(reference)
+            except ProviderError:
+                self._store.take_back(reference)
+                raise
 
     def delete(self, entries: Iterable[QueueEntry]) -> int:
         """Delete messages that are not held, in one write; return how many: the others are held, or have left.
@@ -212,14 +214,24 @@ class MessageMover:
         Raises `ResourceError`, and `ChannelClosedError` if the target is a subscription's queue that has ended: the message is in its old queue again, flagged
         as redelivered if it was delivered. `InDoubtError`: it is in one of the two once the store has answered.
         """
+        try:
+            queue = self._queue(target) if isinstance(target, str) else target
+        except Exception:
+            self._put_back(entry)
+            raise
+        with next_place(queue, partial(self._store.refer, envelope, entry.reference.origin)) as reference:
+            reference.deliver_at_ms = deliver_at_ms
+            self._relocate(entry, reference, envelope, queue, cause)
+
+    def _relocate(
+        self, entry: QueueEntry, reference: MessageReference, envelope: Envelope, queue: Queue, cause: Happening | None
+    ) -> None:
+        """Put a message that is not stored yet into a queue, as `relocate`."""
         storage = self._storage
-        reference = self._store.refer(envelope, entry.reference.origin)
-        reference.deliver_at_ms = deliver_at_ms
         # In memory from the start: the queue that takes it may read its body at once.
         self._store.keep(reference, envelope)
         kept: QueueJournal | None = None
         try:
-            queue = self._queue(target) if isinstance(target, str) else target
             if cause is not None and self._trace is not None:
                 self._trace.moved(entry, envelope, queue.name, cause)
             if storage is not None:

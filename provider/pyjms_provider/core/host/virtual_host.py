@@ -54,6 +54,7 @@ from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
+from pyjms_provider.core.total_order import next_place
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.registered_clients import RegisteredClients
 from pyjms_provider.core.transaction.stages import Pipelines
@@ -190,6 +191,8 @@ class VirtualHost:
             # A transacted message is written with the commit; one that is NON_PERSISTENT never is.
             if storage is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
                 storage.send(channel, envelope, origin, admission)
+            elif admission is not None and channel.sequencer is not None:
+                self._send_in_order(channel, envelope, origin, admission, transaction)
             else:
                 reference = store.store(envelope, origin)
                 try:
@@ -210,6 +213,24 @@ class VirtualHost:
             # Also after an error: a remaining claim of room or of a duplicate id would refuse other senders.
             if admission is not None:
                 admission.end(transaction)
+
+    def _send_in_order(
+        self,
+        channel: Queue | Topic,
+        envelope: Envelope,
+        origin: ConnectionId | None,
+        admission: SendPermit,
+        transaction: UnitOfWork | None,
+    ) -> None:
+        """Store a message that is not written now, and pass it to a destination with a total order. Raises as `route`."""
+        store = self.store
+        with next_place(channel, partial(store.refer, envelope, origin)) as reference:
+            store.keep(reference, envelope)
+            try:
+                admission.enqueue(channel, reference, transaction)
+            except ProviderError:
+                store.release(reference)
+                raise
 
     def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:
         """Return whether `route` may wait for the disk or for room."""

@@ -16,6 +16,7 @@ from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites, MoveInDou
 from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.journal.queue_journal import QueueJournal, removals_of
 from pyjms_provider.core.topic import Topic
+from pyjms_provider.core.total_order import next_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -410,12 +411,12 @@ class StorageManager:
     def _send_by_steps(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: SendPermit | None
     ) -> None:
-        reference = self._store.refer(envelope, origin)
-        reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
-        if isinstance(channel, Topic):
-            self._publish(channel, reference, envelope, admission)
-        else:
-            self._send_to_queue(channel, reference, envelope, admission)
+        with next_place(channel, partial(self._store.refer, envelope, origin)) as reference:
+            reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
+            if isinstance(channel, Topic):
+                self._publish(channel, reference, envelope, admission)
+            else:
+                self._send_to_queue(channel, reference, envelope, admission)
 
     def send_together(
         self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]

@@ -37,7 +37,7 @@ def is_another_kind(queue: QueueCore, policy: QueuePolicy) -> bool:
 def change_rules(queue: QueueCore, policy: QueuePolicy) -> None:
     """Apply the changes that are possible while there are messages and consumers. The lock is held."""
     if queue.rules is None and needs_rules(policy):
-        queue.rules = QueueRules(policy)
+        queue.rules = QueueRules(policy, queue.wake_held_back)
     if queue.rules is not None:
         # Only limits need each message. Otherwise messages stay compact: to materialize a million takes as long as to load them.
         states = _STATES if policy.is_limited else ()

@@ -125,6 +125,9 @@ class QueueCore(EntryQueue, Protocol):
     def is_closed(self) -> bool:
         """Whether `close` was called."""
 
+    def wake_held_back(self) -> None:
+        """Wake consumers, as messages of a total order may have been freed. No lock is held."""
+
     def schedule(self, at_ms: int | None) -> None:
         """Ask the timer for a call of `run_due` at that time; None: not at all. No lock is held."""
 

@@ -162,6 +162,8 @@ def make_order(policy: QueuePolicy, sort_value: Callable[[QueueEntry], SortValue
     if policy.type is QueueType.SORTED or isinstance(policy.type, InstalledQueueType):
         assert sort_value is not None
         return SortedQueueEntryList(sort_value)
+    if policy.type is QueueType.TOTAL_ORDER:
+        return TotalOrderEntryList()
     if policy.type is QueueType.PRIORITY:
         return PriorityQueueEntryList(priority_levels(policy.priorities))
     return PriorityQueueEntryList()
@@ -660,6 +662,29 @@ class PriorityQueueEntryList:
         # No other message that the index has read can match.
         passed[priority] = max(passed[priority], by_value.passed[priority])
         return -1, max(evaluations, 1)
+
+
+class TotalOrderEntryList(PriorityQueueEntryList):
+    """The available messages of one queue in the order of their ids, whenever each becomes available."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(priority_levels(1))
+
+    def append(self, entry: QueueEntry) -> None:
+        """Give `entry` the place of its id."""
+        if entry.reference.id > self._last:
+            super().append(entry)
+        else:
+            # It was on its way into the queue for longer than later ones, or in a transaction.
+            entry.sequence = entry.reference.id
+            self.restore([entry])
+
+    def assign_sequence(self, entry: QueueEntry) -> None:
+        """Give `entry`, which is not available yet, the sequence number of its place."""
+        entry.sequence = entry.reference.id
+        self._last = max(self._last, entry.sequence)
 
 
 def _last_places(level: PriorityLevel, most: int) -> range:

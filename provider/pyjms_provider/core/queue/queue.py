@@ -29,7 +29,7 @@ from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, make_or
 from pyjms_provider.core.queue.pager import Pager
 from pyjms_provider.core.queue.pusher import Pusher
 from pyjms_provider.core.queue.queue_rules import QueueRules, check_disk, needs_rules
-from pyjms_provider.core.queue.recovery import reinstate
+from pyjms_provider.core.queue.recovery import reinstate, uncommitted_messages
 from pyjms_provider.core.queue.schedule import Schedule
 from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
 from pyjms_provider.core.queue.search import QueueBrowser, Search, browse
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.queue_rules import CapacityReservation
     from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.total_order import MessageSequencer
 
 WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
 """The policy of a queue by itself, without a host that handles dead letters."""
@@ -144,6 +145,11 @@ class Queue(Channel):
     def accept(self, reference: MessageReference) -> bool:
         """Return whether the queue would accept the message: it is open and need not refuse it (§2.1)."""
         return not self.is_closed and not (reference.reliable and self._refuses_reliable)
+
+    @property
+    def sequencer(self) -> MessageSequencer | None:
+        """The sequencer of its total order; None: it has none."""
+        return None if self.rules is None else self.rules.sequencer
 
     @property
     def subscription_name(self) -> str | None:
@@ -255,21 +261,16 @@ class Queue(Channel):
         self, entries: Iterable[QueueEntry], *, with_transient: bool
     ) -> Sequence[tuple[MessageReference, Envelope | None]]:
         """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; without the envelopes of those that were paged out."""
-        found: list[tuple[MessageReference, Envelope | None]] = []
-        with self.lock:
-            for entry in entries:
-                if entry.state is _NOT_COMMITTED and (with_transient or entry.reference.reliable):
-                    try:
-                        found.append((entry.reference, self.store.retrieve(entry.reference)))
-                    except NotInMemoryError:
-                        found.append((entry.reference, None))
-        return found
+        return uncommitted_messages(self, entries, with_transient=with_transient)
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
         with self.lock:
             if entry.state is _NOT_COMMITTED:
                 self.remove(entry, MessageEvent.ROLLBACK)
+            has_freed = self.rules is not None and self.rules.has_freed
+        if has_freed:  # by the timer: the lock of a unit of work may be held here, under which no consumer is woken
+            self.schedule(self.clock.time_ms())
 
     def defer_refused(self, reference: MessageReference) -> None:
         """Have the journal remove a message that was written for this channel, which has refused it. Does not wait."""
@@ -445,11 +446,11 @@ class Queue(Channel):
     def _found_nothing(self, consumer: Consumer, or_wait: bool, search: Search | None) -> Sequence[Consumer]:
         """Return the consumers to wake because a woken one found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
-        gave_up = search is not None and search.exceeds_memory
         if consumer.place is _NOTIFIED:
             manager = self.consumers
             if manager.interested_count and self.ordering:
-                if self.rules is None or not self.rules.needs_search:
+                if self.rules is None or not self.rules.needs_search or self.rules.has_total_order:
+                    gave_up = search is not None and search.exceeds_memory
                     woken = manager.choose_after_fruitless_pull(consumer, self.ordering.may_have, gave_up=gave_up)
                 elif not self.rules.has_groups:  # otherwise each might be woken needlessly, and wake the next
                     woken = self._next_consumers()
@@ -672,7 +673,7 @@ class Queue(Channel):
 
     def _obey(self, policy: QueuePolicy, made_for: AnyQueueType | None) -> None:
         """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
-        rules = QueueRules(policy) if needs_rules(policy) else None
+        rules = QueueRules(policy, self.wake_held_back) if needs_rules(policy) else None
         sort_value = None if rules is None else rules.sort_value
         order = self.ordering if policy.type is made_for else make_order(policy, sort_value)
         self.rules, self.ordering, self.state.ordering, self.policy = rules, order, order, policy
@@ -684,7 +685,7 @@ class Queue(Channel):
         if isinstance(self.ordering, PriorityQueueEntryList):
             self.ordering.may_compact = FAST_PATHS and self.rules is None
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
-        self.needs_admission = self.policy.changes_messages or may_refuse
+        self.needs_admission = self.policy.changes_messages or may_refuse or self.sequencer is not None
 
     def alter(self, policy: QueuePolicy, *, only_check: bool = False) -> None:
         """Apply another policy from now on; with `only_check` merely raise the errors of doing so now.
@@ -854,8 +855,7 @@ class Queue(Channel):
                 self.remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
             for consumer in list(self.consumers):
                 self.consumers.remove(consumer)
-            room = None if self.rules is None else self.rules.room
-            signals = [] if room is None else room.all_signals()
+            signals = [] if self.rules is None or self.rules.room is None else self.rules.room.all_signals()
         for signal in signals:
             signal.set()
 
@@ -885,7 +885,7 @@ class Queue(Channel):
     def place(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Make a NEW message available, now or when it is due; return the consumers to wake. The lock is held."""
         due_ms = entry.reference.deliver_at_ms
-        if due_ms > self.clock.time_ms():
+        if due_ms > self.clock.time_ms() and self.sequencer is None:  # none is delayed in a total order
             self.state.delays.add(entry, due_ms)
             self._drop_surplus()
             return self._wake_freed()
@@ -948,6 +948,12 @@ class Queue(Channel):
             woken = self._wake_freed()
         for consumer in woken:
             consumer.notify_work()
+
+    def wake_held_back(self) -> None:
+        """Wake consumers, as messages of a total order may have been freed. No lock is held."""
+        if self.rules is not None:
+            self.rules.free_held_back()
+            self.wake_freed()
 
     def _wake_freed(self) -> Sequence[Consumer]:
         """Return the consumers to wake for freed messages. The lock is held."""

@@ -22,17 +22,20 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import reason_of
 from pyjms.types import Stored
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicy
 from pyjms_provider.core.queue.consumer import ConsumerList
 from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroups, RedeliveryBarrier, group_place
 from pyjms_provider.core.queue.sorted_entry_list import SortValue, sort_value
 from pyjms_provider.core.queue_types import InstalledQueueType, MissingQueueType, MissingQueueTypeError, QueueType
 from pyjms_provider.core.store import NotInMemoryError, approximate_size
+from pyjms_provider.core.total_order import MessageSequencer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -299,7 +302,7 @@ def needs_rules(policy: QueuePolicy) -> bool:
     """Return whether a queue with this policy must apply rules to each message."""
     return (
         policy.is_limited
-        or policy.type is QueueType.LAST_VALUE
+        or policy.type in {QueueType.LAST_VALUE, QueueType.TOTAL_ORDER}
         or has_sort_values(policy)
         or policy.exclusive
         or policy.groups
@@ -326,16 +329,20 @@ class QueueRules:
         "_exclusive",
         "_groups",
         "_has_failed",
+        "_is_freed",
         "_last_values",
         "_marks",
+        "_open",
         "_ranked",
         "memory_window",
         "policy",
         "ranks",
         "room",
+        "sequencer",
     )
 
-    def __init__(self, policy: QueuePolicy) -> None:
+    def __init__(self, policy: QueuePolicy, on_freed: Callable[[], None] = lambda: None) -> None:
+        """`on_freed`: as in `MessageSequencer`."""
         self.policy = policy
         self.room = Capacity(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         self.memory_window = _memory_window(policy)
@@ -343,6 +350,13 @@ class QueueRules:
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
         self._groups = MessageGroups() if policy.groups else None
         self._exclusive = ExclusiveConsumer() if policy.exclusive else None
+        has_total_order = policy.type is QueueType.TOTAL_ORDER
+        self.sequencer = MessageSequencer(on_freed) if has_total_order else None
+        """In a total order: knows the messages on their way; a subscription is given that of its topic."""
+        self._open = RedeliveryBarrier() if has_total_order else None
+        """In a total order: messages that hold back those behind them: not committed, or delayed redeliveries."""
+        self._is_freed = False
+        """Whether one of these has ended, and no consumer was woken for those behind it."""
         # For each message of queues that read properties; others have no entry here.
         self._marks: dict[QueueEntry, _Marks] = {}
         kind = policy.type
@@ -435,6 +449,8 @@ class QueueRules:
             self._marks[entry] = _Marks(last_key(value), sort, group)
             if self._groups is not None:
                 self._groups.add(entry, group)
+        if self._open is not None and entry.state is MessageState.NOT_COMMITTED:
+            self._open.add(entry, _place_in_total_order(reference.id))
 
     def sort_value(self, entry: QueueEntry) -> SortValue:
         """Return the value by which a message is sorted."""
@@ -442,7 +458,17 @@ class QueueRules:
 
     def add_available(self, entry: QueueEntry) -> QueueEntry | None:
         """Record a message that has become available, perhaps again; return the one, maybe itself, that is now superseded."""
+        self._end_open(entry)
         return None if self._last_values is None else self._last_values.add(entry, self._marks[entry].key)
+
+    def free_held_back(self) -> None:
+        """Record that messages on their way no longer hold back those behind them. Any thread, without the lock."""
+        self._is_freed = True
+
+    def _end_open(self, entry: QueueEntry) -> None:
+        """Record that a message no longer holds back those behind it, if it did."""
+        if self._open is not None and self._open.remove(entry):
+            self._is_freed = True
 
     def is_superseded(self, entry: QueueEntry) -> bool:
         """Return whether a newer message of its key has been added since."""
@@ -472,6 +498,7 @@ class QueueRules:
             del self._marks[entry]
         if self._exclusive is not None:
             self._exclusive.remove(entry)
+        self._end_open(entry)
         if self.room is not None:
             self.room.remove(entry.reference.size)
             if self.memory_window is not None:
@@ -489,7 +516,12 @@ class QueueRules:
     @property
     def needs_search(self) -> bool:
         """Whether a pull must check which messages the consumer may take."""
-        return self.policy.paused or self._exclusive is not None or self._groups is not None
+        return self.policy.paused or self._exclusive is not None or self._groups is not None or self._open is not None
+
+    @property
+    def has_total_order(self) -> bool:
+        """Whether messages are delivered in the order of their ids."""
+        return self._open is not None
 
     @property
     def has_groups(self) -> bool:
@@ -527,8 +559,14 @@ class QueueRules:
 
     @property
     def barrier(self) -> Place | None:
-        """The place in the order of an exclusive queue from which messages wait for a delayed redelivery; None: there is none."""
-        return None if self._exclusive is None or not self._exclusive.barrier else self._exclusive.barrier.first
+        """The place in the order of an exclusive queue, or in a total order, from which messages wait for one before it; None: there is none."""
+        first = None if self._exclusive is None or not self._exclusive.barrier else self._exclusive.barrier.first
+        if self._open is None or self.sequencer is None:
+            return first
+        horizon = self.sequencer.horizon
+        # The message at the horizon itself may be delivered by the queues that have it already.
+        on_way = None if horizon == inf else _place_in_total_order(int(horizon) + 1)
+        return min((each for each in (first, self._open.first, on_way) if each is not None), default=None)
 
     def may_take(
         self,
@@ -562,7 +600,9 @@ class QueueRules:
         if self.policy.paused:
             return [] if self.policy.non_destructive else looking
         candidates: Iterable[Consumer]
-        if self._exclusive is not None:
+        if self._open is not None and (before := self.barrier) is not None and not order.place_of(entry) < before:
+            candidates = ()
+        elif self._exclusive is not None:
             active, barrier = self._exclusive.active, self._exclusive.barrier
             # A message behind a delayed redelivery would leave out of order; the owner is woken when that message is due.
             is_blocked = active is None or (barrier and barrier.is_before(order.place_of(entry)))
@@ -588,8 +628,8 @@ class QueueRules:
             return []
         if self._exclusive is not None:
             wanting = [] if self._exclusive.active is None else [self._exclusive.active]
-        elif self._groups is not None:
-            # All of them: only when it looks can each consumer tell which messages it may take.
+        elif self._groups is not None or self._open is not None:
+            # All of them: only when it looks can each consumer tell which messages it may take, and many may have been freed.
             wanting = manager.members(ConsumerList.INTERESTED)
         else:
             return manager.choose_next(order.may_have)
@@ -641,10 +681,13 @@ class QueueRules:
                 self._exclusive.barrier.add(entry, order.place_of(entry))
             if self._groups is not None:
                 self._groups.delayed(entry, order.place_of(entry))
+            if self._open is not None:
+                self._open.add(entry, order.place_of(entry))
 
     def due(self, entry: QueueEntry, manager: ConsumerManager) -> list[Consumer]:
         """Record that a delayed message is available; return the consumers to wake for those behind it."""
         owner: Consumer | None = None
+        self._end_open(entry)
         if self._exclusive is not None and self._exclusive.barrier.remove(entry):
             owner = self._exclusive.active
         group = None if self._groups is None else self._groups.due(entry)
@@ -663,6 +706,8 @@ class QueueRules:
     @property
     def has_freed(self) -> bool:
         """Whether consumers may take messages that they could not take before, and none was woken for them."""
+        if self._is_freed:
+            return True
         if self._exclusive is not None:
             return self._exclusive.is_freed
         return self._groups is not None and self._groups.is_freed
@@ -672,6 +717,7 @@ class QueueRules:
         if self._exclusive is not None:
             # Cleared before consumers are chosen: messages that are freed from here on set it again.
             self._exclusive.is_freed = False
+        self._is_freed = False
         if self._groups is not None:
             self._groups.is_freed = False
         return self.next_consumers(manager, order)
@@ -684,6 +730,11 @@ class QueueRules:
             name = next(iter(freed))
             rewind(freed[name])
             freed.pop(name, None)
+
+
+def _place_in_total_order(number: int) -> Place:
+    # As `TotalOrderEntryList.place_of`.
+    return (0, 0, ""), number
 
 
 def _memory_window(policy: QueuePolicy) -> MemoryWindow | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.core.journal.journal import RecoveredRun
@@ -66,6 +68,21 @@ def restore_message(
         # Without the queue's lock, as the unit's comes before it.
         unit.add_sent(entry)
     return entry
+
+
+def uncommitted_messages(
+    queue: QueueCore, entries: Iterable[QueueEntry], *, with_transient: bool
+) -> Sequence[tuple[MessageReference, Envelope | None]]:
+    """Return messages as `Queue.uncommitted_messages`."""
+    found: list[tuple[MessageReference, Envelope | None]] = []
+    with queue.lock:
+        for entry in entries:
+            if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable):
+                try:
+                    found.append((entry.reference, queue.store.retrieve(entry.reference)))
+                except NotInMemoryError:
+                    found.append((entry.reference, None))
+    return found
 
 
 def restore_run(queue: QueueCore, run: RecoveredRun) -> bool:

@@ -87,6 +87,8 @@ class Search:
             return order.peek(cursor, EVALUATIONS)
         # A delayed redelivery blocks the messages behind it; only those before its place may be taken.
         if rules is not None and (barrier := rules.barrier) is not None:
+            if not rules.is_exclusive and None in queue.consumers.higher_priority(consumer):
+                return None  # a consumer of higher priority takes every message
             return self._take_before(barrier)
         # In an exclusive queue only the active consumer takes messages, so the priority of others does not matter.
         higher_priority = [] if rules is not None and rules.is_exclusive else queue.consumers.higher_priority(consumer)
@@ -105,7 +107,7 @@ class Search:
         return order.take_matching(cursor, None, EVALUATIONS)
 
     def _take_before(self, barrier: Place) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
-        """Take the next message for the active consumer of an exclusive queue, if its place is before the barrier."""
+        """Take the next message of an exclusive queue, or of a total order, if its place is before the barrier."""
         order, cursor = self._queue.ordering, self._consumer.cursor
         # The first message decides: if it is behind the barrier, all are.
         if not any(order.place_of(each) < barrier for each in order.first(1)):
