@@ -14,6 +14,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from websockets import Subprotocol
+from websockets.sync.client import connect
 
 from pyjms import (
     ConnectionFactory,
@@ -23,7 +25,9 @@ from pyjms import (
     Session,
     TextMessage,
 )
+from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.commands.served import PATIENCE_S, BrokerProcess
+from tests.provider.model.plugged import packages
 from tests.provider.stores.installing import install
 from tests.pyjms.spi.folder import GUIDE
 
@@ -373,3 +377,33 @@ def test_what_needs_a_package_that_is_gone_is_in_error_and_no_message_is_lost(tm
             assert received(session, "lifo", 4) == ["fourth", "third", "second", "first"]
     finally:
         assert broker.process.end() == 0
+
+
+def test_a_packages_port_has_the_transports_and_the_time_for_the_login_of_any_port(tmp_path: Path) -> None:
+    with packages(tmp_path / "packages") as folder:
+        put_package(folder)
+        with ServedBroker.open() as served:
+            top = served.broker
+            team = {"name": "team", "type": "team", "password": "one for all", "members": ["ann"]}
+            top.create_child("authentication_provider", team)
+            top.create_child("access_control", {"name": "frozen", "type": "frozen"})
+            node = top.create_child("virtual_host_node", {"name": "main", "type": "memory"})
+            node.create_child("virtual_host", {"name": "shop"})
+            chosen = {"port": 0, "authentication_providers": ["team"], "access_control": "frozen"}
+            port = top.create_child("port", {"name": "p", "type": "line", "transports": ["websocket"], **chosen})
+            (url,) = served.addresses()
+            assert url.startswith("line+ws://127.0.0.1:")
+            with connect(url.replace("line+ws", "ws"), subprotocols=[Subprotocol("line")]) as web_socket:
+                for line, answer in (
+                    ("LOGIN ann one for all", b"OK\n"),
+                    ("SEND q hi", b"OK\n"),
+                    ("RECEIVE q", b"MESSAGE hi\n"),
+                ):
+                    web_socket.send(f"{line}\n".encode())
+                    assert web_socket.recv(PATIENCE_S) == answer
+            port.set_attributes({"transports": ["tcp"], "login_timeout_ms": 300})
+            port.invoke("restart", {})
+            (url,) = served.addresses()
+            place = ("127.0.0.1", int(url.rpartition(":")[2]))
+            with socket.create_connection(place, timeout=PATIENCE_S) as client, client.makefile("rb") as file:
+                assert list(file) == [b"ERROR nobody logged in\n"], "it hangs up then"
