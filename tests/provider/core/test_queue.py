@@ -376,23 +376,6 @@ def test_references_are_ordered_by_priority_then_age(world: QueueWorld) -> None:
     assert "priority=8" in repr(high)
 
 
-@pytest.mark.realises("JBM-9.6")
-def test_a_stronger_order_is_a_matter_of_an_extension(world: QueueWorld) -> None:
-    """A total order over priorities and redeliveries, by a channel that puts every message into one level."""
-
-    class TotallyOrdered(Queue):
-        def enqueue(self, reference: object, transaction: object = None, claim: object = None) -> bool:
-            reference.priority = 4  # type: ignore[attr-defined]
-            return super().enqueue(reference, transaction, claim)  # type: ignore[arg-type]
-
-    queue = TotallyOrdered("total", world.store, world.make_queue("other").state, world.clock)
-    reader = world.reader(queue=queue)
-    for priority in [1, 9, 5]:
-        world.send(str(priority), queue=queue, priority=priority)
-    reader.give_back(pulled(reader), pulled(reader))
-    assert reader.texts() == ["1", "9", "5"]
-
-
 # Reliability
 
 
