@@ -537,8 +537,7 @@ class Receivers:
             name: the receiver's name, unique at its queue.
             selector: only messages that match are pushed to it; None: all.
             push_to: to whom the queue pushes; None: as before, which is to the first that takes it.
-            subscription: the name of a durable subscription of the topic, which gathers messages also while no receiver is attached; None: the
-                receiver gets what is published from now on, until it is closed.
+            subscription: the name of a durable subscription, which gathers messages while no receiver is attached; None: there is none.
 
         Raises:
             ReceiverError: the queue has a receiver of that name, or its policy does not let it push.

@@ -138,6 +138,7 @@ TREE: Mapping[str, CategoryShape] = {
                 "priority": "queue:ManagedQueue",
                 "last_value": "queue:ManagedQueue",
                 "sorted": "queue:ManagedQueue",
+                "total_order": "queue:ManagedQueue",
             },
             default_type="standard",
         ),

@@ -20,7 +20,7 @@ from pyjms_provider.stores.sql import SqlJournal
 def forget() -> None:
     """After a death no branch is in doubt, and what they have received is given to others."""
     BranchesInDoubt.holds = lambda *_: False  # type: ignore[method-assign]
-    Branches.restore = lambda *_: None  # type: ignore[method-assign]
+    Branches.restore = lambda *_: None  # type: ignore[method-assign,assignment]
 
 
 def commit_instead() -> None:

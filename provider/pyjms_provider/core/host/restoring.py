@@ -71,9 +71,7 @@ class BranchesInDoubt:
             received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
             sent = list(adopted(branch.messages, queues, store))
             claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
-            branches.restore(branch.xid, branch.prepared_ms, sent, received, claims)
-            restored = branches.find(branch.xid)
-            assert restored is not None, "it was just restored"
+            restored = branches.restore(branch.xid, branch.prepared_ms, sent, received, claims)
             for record in branch.clients:
                 host.clients.restore_prepared(restored.unit, record)
         for outcome in self._heuristics:

@@ -709,8 +709,8 @@ class Branches:
         sent: Iterable[tuple[Queue, MessageReference]],
         received: Iterable[QueueEntry],
         claims: Iterable[DuplicateClaim] = (),
-    ) -> None:
-        """Restore a branch in doubt; before the queues are used. `received` are in their queues."""
+    ) -> Branch:
+        """Restore a branch in doubt, and return it; before the queues are used. `received` are in their queues."""
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
         # Uncommitted, in their queues: they take room there, and appear with the commit.
         for queue, reference in sent:
@@ -727,6 +727,7 @@ class Branches:
         branch.prepared_ms = prepared_ms
         with self._lock:
             self._branches[xid] = branch
+        return branch
 
     def restore_heuristic(self, xid: Xid, *, committed: bool) -> None:
         """Restore a branch that an operator settled, and whose coordinator has not been told."""
