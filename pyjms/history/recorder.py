@@ -131,6 +131,9 @@ class RecordedProvider(Provider):
     def check_url(self, url: ProviderUrl) -> None:
         self._inner.check_url(url)
 
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        return self._inner.login_places(url)
+
     def stop_broker(self, url: ProviderUrl) -> None:
         began_ns = self._recording.now_ns()
         # In use for the whole of it: the last connection may close meanwhile, and would end the recording before the

@@ -127,6 +127,9 @@ class _Provider(Provider):
     def check_url(self, url: ProviderUrl) -> None:
         find_provider(self._inner_scheme).check_url(replace(url, scheme=self._inner_scheme))
 
+    def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
+        return find_provider(self._inner_scheme).login_places(replace(url, scheme=self._inner_scheme))
+
     def stop_broker(self, url: ProviderUrl) -> None:
         find_provider(self._inner_scheme).stop_broker(replace(url, scheme=self._inner_scheme))
 

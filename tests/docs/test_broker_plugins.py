@@ -258,7 +258,7 @@ def test_a_packages_category_is_in_rest_and_in_the_consoles_tree(broker: Broker)
     assert {"queue", "most"} <= {each["name"] for each in kind["attributes"]}
     assert "lifo" in described["queue"]["kinds"][0]["types"]
     (allowed,) = [each["allowed"] for each in described["queue"]["kinds"][0]["attributes"] if each["name"] == "type"]
-    assert allowed == ["standard", "priority", "last_value", "sorted", "lifo"]
+    assert allowed == ["standard", "priority", "last_value", "sorted", "total_order", "lifo"]
     broker.rest("PUT", "depth_watch/main/shop/deep", {"queue": "watched", "most": 1})
     found = broker.rest("GET", "depth_watch/main/shop/deep")
     assert (found["state"], found["most"], found["depth"]) == ("active", 1, None)

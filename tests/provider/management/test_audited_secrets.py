@@ -25,6 +25,7 @@ PARENTS: Final = {
     "virtual_host": ("main",),
     "queue": ("main", "shop"),
     "route": ("main", "shop"),
+    "receiver": ("main", "shop"),
     "workflow_store": ("main", "shop"),
     "user": ("users",),
 }
