@@ -73,27 +73,26 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
             "the connection commits each statement by itself, so nothing could be undone: joined() needs one whose "
             "isolation_level is not AUTOCOMMIT"
         )
-    # A flag and not an `except`: an interrupt in the block must roll both back, too.
-    is_whole = False
+    # Flags and not an `except`: an interrupt must roll both back, too, in the block and until the commit has begun.
+    is_committing = has_ended = False
     session.is_joined = True
     try:
         yield
         _check_joined(connection, transaction)
-        is_whole = True
-    finally:
         # The mark is removed first: the session refuses to commit and to roll back while it is joined.
         session.is_joined = False
-        if not is_whole:
-            _roll_back(session, connection)
-    try:
+        is_committing = True
         session.commit_with(connection)
-    except JMSException:  # the session has ended its half, or reported an unknown outcome
-        raise
-    except Exception:  # a hook of the engine failed, perhaps before the session had begun to commit
-        session.rollback()
+        has_ended = True
+    except JMSException:
+        # Of the commit: the session has ended its half, or reported an unknown outcome.
+        has_ended = is_committing
         raise
     finally:
-        if connection.in_transaction():  # not after a commit
+        session.is_joined = False
+        if not has_ended:  # also if a hook of the engine failed, perhaps before the session had begun to commit
+            _roll_back(session, connection)
+        elif connection.in_transaction():  # not after a commit
             connection.rollback()
 
 

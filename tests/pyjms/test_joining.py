@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +25,7 @@ from pyjms import (
     JMSException,
     Session,
     TransactionRolledBackException,
+    joining,
 )
 from pyjms.joining import joined
 from pyjms_provider.broker import stop_broker
@@ -482,3 +485,32 @@ def test_a_death_between_any_two_statements_leaves_all_or_nothing(database: Engi
     if fatal == STATEMENTS:  # after the block
         assert found == (4, 0, 1)
     stop_broker("joined")
+
+
+def test_an_interrupt_just_before_the_commit_rolls_both_back(factory: ConnectionFactory, database: Engine) -> None:
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != joining.__file__ or frame.f_code.co_name != "joined":
+            return interrupt
+        lines, first = inspect.getsourcelines(frame.f_code)
+        if event == "line" and "session.commit_with" in lines[frame.f_lineno - first]:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt
+
+    order(factory)
+    order(factory)
+    with factory.create_connection() as client:
+        client.start()
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        traced = sys.gettrace()
+        try:
+            with pytest.raises(KeyboardInterrupt), database.connect() as connection:
+                sys.settrace(interrupt)
+                with joined(session, connection):
+                    serve(session, connection)
+        finally:
+            sys.settrace(traced)
+        assert (stock(database), waiting(factory, "bills")) == (5, 0)
+        with database.connect() as connection, joined(session, connection):
+            serve(session, connection)
+    assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 1, 1)

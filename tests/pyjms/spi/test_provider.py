@@ -34,7 +34,17 @@ def least(contract: type) -> object:
 COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all", "take_unreturned"}
 """What is made of other calls of the contract."""
 
-ANSWERED = {"abort", "advice", "catch_up", "check_url", "end_waits", "has_destination", "login_places", "may_wait", "waiter"} | {
+ANSWERED = {
+    "abort",
+    "advice",
+    "catch_up",
+    "check_url",
+    "end_waits",
+    "has_destination",
+    "login_places",
+    "may_wait",
+    "waiter",
+} | {
     "xa_set_timeout",
     "xa_get_timeout",
 }
