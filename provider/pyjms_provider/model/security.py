@@ -485,16 +485,6 @@ class AuthenticationProvider(Stoppable):
         self._authenticator = None
 
 
-class InstalledProvider(AuthenticationProvider):
-    """An authentication provider of a type that a package brings."""
-
-    def _make(self, attributes: Attributes) -> Authenticator:
-        def make() -> Authenticator:
-            return self.kind.build(self.name, self.settings(attributes), self.clock)
-
-        return CheckedAuthenticator(self.name, made_by_plugin(self, make, Authenticator, self.kind.settings))
-
-
 class _Current(Authenticator):
     """Delegates to the present authenticator of a provider: ports stay open while it is changed, stopped and started."""
 
@@ -582,14 +572,20 @@ def provider_of(kind: AuthenticationKind[Any]) -> type[AuthenticationProvider]:
 def installed_provider_of(name: str, plugin: AuthenticationType) -> type[AuthenticationProvider]:
     """Return the class of managed objects for a type of authentication that a package brings."""
 
-    class Installed(InstalledProvider):
+    class InstalledProvider(AuthenticationProvider):
         kind = AuthenticationKind(
             name=name, title=plugin.title, settings=plugin.settings, extra="broker", build=plugin.make
         )
         attributes_class = attributes_for(name, plugin.settings)
 
-    Installed.__doc__ = plugin.title
-    return Installed
+        def _make(self, attributes: Attributes) -> Authenticator:
+            def make() -> Authenticator:
+                return self.kind.build(self.name, self.settings(attributes), self.clock)
+
+            return CheckedAuthenticator(self.name, made_by_plugin(self, make, Authenticator, self.kind.settings))
+
+    InstalledProvider.__doc__ = plugin.title
+    return InstalledProvider
 
 
 def access_control_of(name: str, plugin: AccessControlType) -> type[InstalledAccessControl]:

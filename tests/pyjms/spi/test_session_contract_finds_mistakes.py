@@ -94,7 +94,7 @@ def kept(tmp_path: Any, vm_url: str) -> Iterator[Environment]:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found(kept: Environment, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     replaced, contract_test = MISTAKES[mistake]
-    subject: object = kept if "environment" in contract_test.__annotations__ else session_suite.open_desk(kept)
+    subject: object = kept if "environment" in contract_test.__annotations__ else session_suite.open_sessions(kept)
     for (owner, name), instead in replaced.items():
         monkeypatch.setattr(owner, name, instead)
     with pytest.raises((AssertionError, pytest.fail.Exception, ProviderError)):
