@@ -21,13 +21,14 @@ from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.core.queue.altering import change_rules, is_another_kind
 from pyjms_provider.core.queue.consumer import ConsumerList, ConsumerManager
 from pyjms_provider.core.queue.cursor import UNFINISHED, Unfinished
 from pyjms_provider.core.queue.dead_letters import DeadLetterPolicy
 from pyjms_provider.core.queue.entry_list import PriorityQueueEntryList, make_order
 from pyjms_provider.core.queue.pager import Pager
 from pyjms_provider.core.queue.pusher import Pusher
-from pyjms_provider.core.queue.queue_rules import QueueRules, change_rules, check_disk, is_another_kind, needs_rules
+from pyjms_provider.core.queue.queue_rules import QueueRules, check_disk, needs_rules
 from pyjms_provider.core.queue.recovery import reinstate, uncommitted_messages
 from pyjms_provider.core.queue.schedule import Schedule
 from pyjms_provider.core.queue.scheduled_messages import is_expired, redelivery_delay_ms

@@ -25,8 +25,8 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from pyjms.spi.errors import DestinationInUseError, ResourceError
-from pyjms.spi.words import counted, reason_of
+from pyjms.spi.errors import ResourceError
+from pyjms.spi.words import reason_of
 from pyjms.types import Stored
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicy
@@ -44,15 +44,12 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms_provider.core.message.entry import Holder, QueueEntry
     from pyjms_provider.core.message.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue.consumer import Consumer, ConsumerManager
-    from pyjms_provider.core.queue.contracts import QueueCore
     from pyjms_provider.core.queue.cursor import Cursor
     from pyjms_provider.core.queue.entry_list import QueueEntryList
     from pyjms_provider.core.queue.message_groups import GroupPlace
     from pyjms_provider.core.queue.scheduled_messages import DelayIndex
     from pyjms_provider.core.queue.sorted_entry_list import Place
-
 
 _log = logging.getLogger(__name__)
 
@@ -754,39 +751,3 @@ def _may_want(consumer: Consumer, entry: QueueEntry) -> bool:
         return cursor is None or cursor.matches is None or cursor.matches(entry)
     except NotInMemoryError:
         return True  # perhaps needlessly: the woken consumer loads the message and evaluates it
-
-
-_FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
-_STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
-
-
-def is_another_kind(queue: QueueCore, policy: QueuePolicy) -> bool:
-    """Return whether `policy` makes another kind of queue. Raises `DestinationInUseError` if the queue is used. The lock is held."""
-    messages = sum(map(queue.state.count, _STATES))
-    # Those fields decide the order and the distribution of messages, which cannot change under messages and consumers.
-    changed = [name for name in _FIXED if getattr(policy, name) != getattr(queue.policy, name)]
-    # Its messages stand in the order of a standard queue.
-    if isinstance(queue.policy.type, MissingQueueType) and policy.type is QueueType.STANDARD:
-        changed = [name for name in changed if name not in {"type", "key"}]
-    if changed and (messages or len(queue.consumers) or queue.has_receivers):
-        raise DestinationInUseError(
-            f"{queue.name} has {counted(messages, 'message')} and {counted(len(queue.consumers), 'consumer')}, so its {changed[0]} "
-            f"cannot be altered; empty it and close its consumers and receivers first, or create another queue"
-        )
-    return bool(changed)
-
-
-def change_rules(queue: QueueCore, policy: QueuePolicy) -> None:
-    """Apply the changes that are possible while there are messages and consumers. The lock is held."""
-    if queue.rules is None and needs_rules(policy):
-        queue.rules = QueueRules(policy, queue.wake_held_back)
-    if queue.rules is not None:
-        # Only limits need each message. Otherwise messages stay compact: to materialize a million takes as long as to load them.
-        states = _STATES if policy.is_limited else ()
-        held = [entry.reference for state in states for entry in queue.state.entries(state)]
-        queue.rules.change(policy, held, queue.store.retrieve)
-        for reference in held:
-            queue.pager.page_out(reference)
-        if not needs_rules(policy):
-            queue.rules = None
-    queue.policy = policy
