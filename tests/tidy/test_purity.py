@@ -67,7 +67,7 @@ COMPOSITES = frozenset(
         "queue/queue",
         "store",
         "topic",
-        "total_order",
+        "message/reference",
         "transaction/branches",
         "transaction/reader_groups",
         "transaction/registered_clients",

@@ -16,10 +16,10 @@ from pyjms.spi.receivers import NotAcceptedError, UnknownDeliveryError
 from pyjms.spi.selector import is_same_text
 from pyjms.spi.selector.headers import UNKNOWN_KEY, key_of_literals, key_of_message
 from pyjms_provider.core.channel import Channel, ChannelClosedError, Filter, Receiver
+from pyjms_provider.core.message.reference import MessageSequencer
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.queue.queue import WITHOUT_LIMITS, Queue
 from pyjms_provider.core.queue_types import QueueType
-from pyjms_provider.core.total_order import MessageSequencer
 
 if TYPE_CHECKING:
     from collections import deque

@@ -21,9 +21,9 @@ from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.host.admission import SendPermit
 from pyjms_provider.core.journal.in_doubt_writes import is_outcome_unknown
 from pyjms_provider.core.journal.journal import Removal
+from pyjms_provider.core.message.reference import next_place
 from pyjms_provider.core.message.trace_events import Happening
 from pyjms_provider.core.queue.dead_letters import DeadEntry, DeadKind, dead_letter
-from pyjms_provider.core.total_order import next_place
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock

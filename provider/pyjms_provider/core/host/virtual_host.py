@@ -48,13 +48,13 @@ from pyjms_provider.core.journal.storage_manager import (
     succeed_when_written,
 )
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import next_place
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.queue_rules import check_disk
 from pyjms_provider.core.topic import Subscription, SubscriptionTerms, Topic
-from pyjms_provider.core.total_order import next_place
 from pyjms_provider.core.transaction.branches import Branches
 from pyjms_provider.core.transaction.registered_clients import RegisteredClients
 from pyjms_provider.core.transaction.stages import Pipelines

@@ -15,8 +15,8 @@ from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal.in_doubt_writes import InDoubtWrites, MoveInDoubt, RemovalInDoubt, is_outcome_unknown
 from pyjms_provider.core.journal.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.journal.queue_journal import QueueJournal, removals_of
+from pyjms_provider.core.message.reference import next_place
 from pyjms_provider.core.topic import Topic
-from pyjms_provider.core.total_order import next_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -47,14 +47,13 @@ if TYPE_CHECKING:
     from pyjms_provider.core.channel import Filter, Receiver
     from pyjms_provider.core.journal.queue_journal import QueueJournal
     from pyjms_provider.core.message.entry import Holder, ReceiverId, Transaction
-    from pyjms_provider.core.message.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.message.reference import MessageReference, MessageSequencer, ReferenceId
     from pyjms_provider.core.queue.channel_state import ChannelState
     from pyjms_provider.core.queue.consumer import Consumer
     from pyjms_provider.core.queue.contracts import ExpiryListener
     from pyjms_provider.core.queue.dead_letters import DeadEntry
     from pyjms_provider.core.queue.queue_rules import CapacityReservation
     from pyjms_provider.core.store import MessageStore
-    from pyjms_provider.core.total_order import MessageSequencer
 
 WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0, max_failures=0)
 """The policy of a queue by itself, without a host that handles dead letters."""

@@ -29,13 +29,13 @@ from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import reason_of
 from pyjms.types import Stored
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.message.reference import MessageSequencer
 from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicy
 from pyjms_provider.core.queue.consumer import ConsumerList
 from pyjms_provider.core.queue.message_groups import ExclusiveConsumer, MessageGroups, RedeliveryBarrier, group_place
 from pyjms_provider.core.queue.sorted_entry_list import SortValue, sort_value
 from pyjms_provider.core.queue_types import InstalledQueueType, MissingQueueType, MissingQueueTypeError, QueueType
 from pyjms_provider.core.store import NotInMemoryError, approximate_size
-from pyjms_provider.core.total_order import MessageSequencer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
