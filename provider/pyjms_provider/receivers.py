@@ -93,15 +93,17 @@ class ReceiverStatistics:
 
 
 class _PushThread:
-    """Pushes the messages of one queue: the one thread that calls its receivers."""
+    """Pushes the messages of one queue: the one thread that calls its receivers, while it has some."""
 
     def __init__(self, queue: Queue, clock: Clock) -> None:
         self._queue = queue
         self._clock = clock
         self._signal = Signal()
         self._lock = Lock()
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._is_ending = False
+        self._tasks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._has_ended = False
+        self.users = 0
+        """How many attachments use it; guarded by `_attaching`."""
         self._thread = Thread(target=self._run, name=f"pyjms receivers {queue.name}", daemon=True)
 
     def start(self) -> None:
@@ -109,35 +111,27 @@ class _PushThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have it look for messages to push. Any thread; never waits."""
+        """Have it look for messages to push, or for its end. Any thread; never waits."""
         self._signal.set()
 
-    def submit(self, job: Callable[[], Any]) -> Future[Any]:
-        """Have the thread call `job` between two messages; the future has its result, or `ClosedError` if the thread ends before."""
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        """Have the thread call `task` between two messages. Raises `ClosedError` when it has ended."""
         future: Future[Any] = Future()
         if self._thread.ident == get_ident():
             # The receiver itself asks, inside of a call: the thread cannot come to it later while the receiver waits for it.
-            future.set_result(job())
+            future.set_result(task())
             return future
         with self._lock:
-            if self._is_ending:
+            if self._has_ended:
                 raise _closed(self._queue)
-            self._jobs.append((job, future))
+            self._tasks.append((task, future))
         self._signal.set()
         return future
-
-    def end(self) -> None:
-        """Call no receiver any more, once the call under way has returned. May be repeated."""
-        with self._lock:
-            self._is_ending = True
-        self._signal.set()
-        if self._thread.ident != get_ident():
-            self._thread.join()
 
     def _run(self) -> None:
         pusher, clock = self._queue.pusher, self._clock
         back_off_ms = _BACK_OFF_MS
-        while not self._is_ending:
+        while True:
             if not pusher.has_failed:
                 back_off_ms = _BACK_OFF_MS
                 self._signal.wait(-1)
@@ -148,30 +142,45 @@ class _PushThread:
                 pusher.offer_all()
             try:
                 pusher.run()
-                self._do_jobs()
             except Exception as error:
                 reason = error.reason if isinstance(error, ProviderError) else repr(error)
                 _log.warning(
                     "PYJMS-RECEIVER-1 %s cannot push a message now, and tries again: %s", self._queue.name, reason
                 )
                 pusher.has_failed = True
-        with self._lock:
-            jobs, self._jobs = self._jobs, deque()
-        for _, future in jobs:
-            future.set_exception(_closed(self._queue))
+            self._do_tasks()
+            if self._ends():
+                return
 
-    def _do_jobs(self) -> None:
-        while not self._is_ending:
+    def _do_tasks(self) -> None:
+        while True:
             with self._lock:
-                if not self._jobs:
+                if not self._tasks:
                     return
-                job, future = self._jobs.popleft()
+                task, future = self._tasks.popleft()
             try:
-                result = job()
+                result = task()
             except Exception as error:
                 future.set_exception(error)
             else:
                 future.set_result(result)
+
+    def _ends(self) -> bool:
+        """Return whether no attachment uses the thread any more, so that the queue is without it from now on."""
+        pusher = self._queue.pusher
+        # In one step with `users`: an attachment that comes now uses this thread, or makes another one after it.
+        with _attaching, self._lock:
+            if self.users or self._tasks:
+                return False
+            pusher.schedule = None
+            # A message that was offered before this line is seen here; the offer of a later one finds no thread, and runs by itself.
+            if pusher.has_waiting:
+                pusher.schedule = self.wake
+                self._signal.set()
+                return False
+            del _threads[self._queue]
+            self._has_ended = True
+            return True
 
 
 def _closed(queue: Queue) -> ClosedError:
@@ -179,7 +188,7 @@ def _closed(queue: Queue) -> ClosedError:
 
 
 _attaching = Lock()
-"""Held while a queue gets its first receiver, or loses its last; never while a receiver is called."""
+"""Held while a receiver is attached or detached, and while a thread ends; never while a receiver is called."""
 _threads: dict[Queue, _PushThread] = {}
 
 
@@ -269,6 +278,13 @@ class Attachment:
         self._on_closed = on_closed
         self._lock = Lock()
         self._is_closed = False
+        self._thread: _PushThread | None = None
+
+    def open(self, push_to: PushTo | None, host: VirtualHost) -> None:
+        """Connect the receiver. Raises `ReceiverError`."""
+        self._thread = _attach(self._queue, self._adapter, push_to, host)
+        # Those that are there already; without waiting, as the receiver may be slow.
+        self._queue.pusher.offer_all()
 
     @property
     def name(self) -> str:
@@ -330,9 +346,15 @@ class Attachment:
                 return
             self._is_closed = True
         self.disconnect(keep=keep)
-        _await_end(self._queue)
+        thread = self._thread
+        assert thread is not None, "an attachment is open before others know it"
+        # The thread comes to this when a call of the receiver that was under way has returned.
+        thread.submit(lambda: None).result()
         if not keep:
-            self.release()  # what the call that was under way has left to acknowledge
+            self.release()  # what that call has left to acknowledge
+        with _attaching:
+            thread.users -= 1
+        thread.wake()
         self._on_closed()
         self._owner.forget(self)
         self._adapter.receiver.close()
@@ -344,12 +366,11 @@ class Attachment:
         if not keep:
             self.release()
 
-    def _submit(self, job: Callable[[], Any]) -> Future[Any]:
-        with _attaching:
-            thread = _threads.get(self._queue)
-            if self._is_closed or thread is None:
-                raise _closed(self._queue)
-        return thread.submit(job)
+    def _submit(self, task: Callable[[], Any]) -> Future[Any]:
+        thread = self._thread
+        if self._is_closed or thread is None:
+            raise _closed(self._queue)
+        return thread.submit(task)
 
     def __enter__(self) -> Self:
         return self
@@ -360,8 +381,8 @@ class Attachment:
         self.close()
 
 
-def _attach(queue: Queue, adapter: _Adapter, push_to: PushTo | None, host: VirtualHost) -> None:
-    """Connect a receiver. Raises `ReceiverError` when the queue cannot push to it."""
+def _attach(queue: Queue, adapter: _Adapter, push_to: PushTo | None, host: VirtualHost) -> _PushThread:
+    """Connect a receiver; return the thread that will call it. Raises `ReceiverError` when the queue cannot push to it."""
     pusher, policy = queue.pusher, queue.policy
     with _attaching:
         if any(each.receiver_id == adapter.receiver_id for each in pusher.receivers):
@@ -387,25 +408,9 @@ def _attach(queue: Queue, adapter: _Adapter, push_to: PushTo | None, host: Virtu
             if storage is not None:
                 pusher.write_settled, pusher.write_early = storage.write_settled, storage.write_early
             thread.start()
+        thread.users += 1
         pusher.add(adapter)
-    # Those that are there already; without waiting, as the receiver may be slow.
-    pusher.offer_all()
-
-
-def _await_end(queue: Queue) -> None:
-    """Return when a call of a receiver that was disconnected has returned; with the last receiver of a queue its thread ends."""
-    with _attaching:
-        is_last = not queue.pusher.receivers
-        thread = _threads.pop(queue, None) if is_last else _threads.get(queue)
-    if thread is None:
-        return
-    # Without the lock: the thread may be inside of the receiver.
-    if not is_last:
-        thread.submit(lambda: None).result()
-        return
-    thread.end()
-    queue.pusher.schedule = None
-    queue.pusher.run()  # notifies consumers of what was to be offered
+    return thread
 
 
 class SynchronousChannel:
@@ -566,11 +571,14 @@ class Receivers:
         adapter = _Adapter(name, queue, receiver, compiled)
         attachment = Attachment(self, queue, adapter, on_closed)
         try:
-            self._remember(attachment)
-            _attach(queue, adapter, push_to, self._host)
-        except Exception:
-            self.forget(attachment)
+            attachment.open(push_to, self._host)
+        except ProviderError:
             on_closed()
+            raise
+        try:
+            self._remember(attachment)
+        except ClosedError:
+            attachment.close()
             raise
         return attachment
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 
 import pytest
 
@@ -475,3 +475,72 @@ def test_many_threads_send_while_receivers_come_and_go_and_nothing_is_lost(url: 
             got = [seen.get_nowait() for _ in range(seen.qsize())]
             assert sorted(map(str, got)) == sorted(f"{n}-{i}" for n in range(senders) for i in range(each))
             assert counts() == (0, 0)
+
+
+def test_a_broker_stops_while_a_receiver_is_stuck(url: str) -> None:
+    begun, go_on = Event(), Event()
+
+    def wait(message: PushedMessage) -> bool:
+        begun.set()
+        return go_on.wait(WAIT_S)
+
+    with client(url) as session:
+        recorder = Recorder(wait)
+        receivers = Receivers.of("receivers")
+        receivers.attach("queue://orders", recorder, name="bridge")
+        send(session, "a")
+        assert begun.wait(WAIT_S)
+        stopping = Thread(target=stop_broker, args=("receivers",))
+        stopping.start()
+        stopping.join(WAIT_S)
+        assert not stopping.is_alive(), "the broker does not wait for a receiver"
+        assert not recorder.closed.is_set(), "it is being called"
+        go_on.set()
+        assert recorder.closed.wait(WAIT_S)
+
+
+def test_a_receiver_may_close_its_own_attachment(url: str) -> None:
+    with client(url) as session, Receivers.of("receivers") as receivers:
+        attachments: SimpleQueue[Attachment] = SimpleQueue()
+
+        def close(message: PushedMessage) -> bool:
+            attachments.get(timeout=WAIT_S).close()
+            return True
+
+        recorder = Recorder(close)
+        attachments.put(receivers.attach("queue://orders", recorder, name="bridge"))
+        send(session, "a", "b")
+        assert recorder.texts(1) == ["a"]
+        assert recorder.closed.is_set()
+        consumer = session.create_consumer(session.create_queue("orders"))
+        message = consumer.receive(int(WAIT_S * 1000))
+        assert isinstance(message, TextMessage)
+        assert message.text == "b", "what it was not offered any more is a consumer's"
+
+
+def test_receivers_that_come_and_go_on_many_threads_are_called_by_the_queues_own_thread_alone(url: str) -> None:
+    each, messages = 60, 300
+    with client(url) as session, Receivers.of("receivers") as receivers:
+        seen: SimpleQueue[tuple[object, str]] = SimpleQueue()
+
+        def take(message: PushedMessage) -> bool:
+            seen.put((message.envelope.body, current_thread().name))
+            return True
+
+        def come_and_go(name: str) -> None:
+            for _ in range(each):
+                receivers.attach("queue://orders", Recorder(take), name=name).close()
+
+        threads = [Thread(target=come_and_go, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        send(session, *map(str, range(messages)), persistent=False)
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+        with receivers.attach("queue://orders", Recorder(take), name="last") as last:
+            settle_down(last)
+            settle_down(last)
+        found = [seen.get_nowait() for _ in range(seen.qsize())]
+        assert sorted(int(str(body)) for body, _ in found) == list(range(messages))
+        assert {name for _, name in found} == {"pyjms receivers queue://orders"}

@@ -167,7 +167,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/core/journal/in_doubt_writes.py::_try_to_end": "one doubt's fault must not keep from all others what they hold",
     "provider/pyjms_provider/housekeeping.py::_visit_due": "the top of a thread: one channel's fault stops no other",
     "provider/pyjms_provider/receivers.py::_run": "the top of the thread that calls receivers",
-    "provider/pyjms_provider/receivers.py::_do_jobs": "what a call raises is raised by the thread that waits for it",
+    "provider/pyjms_provider/receivers.py::_do_tasks": "what a call raises is raised by the thread that waits for it",
     "provider/pyjms_provider/receivers.py::_call": "what a receiver raises is counted, and decides about its message",
     "provider/pyjms_provider/serving/management_queues.py::_serve": "a fault of one request must not keep others from answers",
     "provider/pyjms_provider/management/jobs.py::_run": "the top of a job's thread, which tells that it failed",

@@ -86,6 +86,11 @@ class Pusher:
         self._offers_all = True
         self._wake()
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether messages wait for `run`."""
+        return bool(self._waiting)
+
     def _wake(self) -> None:
         # Read after the message is in `_waiting`: the end of the thread that pushes clears `schedule`, and then looks there once more.
         schedule = self.schedule
@@ -127,6 +132,8 @@ class Pusher:
         """Do as `Channel.deliver`. Raises `ProviderError`."""
         # Receivers are called without the lock; of a long backlog only the next few entries are made at a time.
         for entry in waiting_entries(self._channel):
+            if not self.receivers:  # the last one was disconnected meanwhile
+                break
             self.push(entry)
         with self._channel.lock:
             return not self._channel.state.count(MessageState.NEW)
