@@ -24,7 +24,7 @@ from pyjms.spi.receivers import (
     PushedMessage,
     PushTo,
     ReceiverError,
-    ReceiverUnit,
+    ReceiverTransaction,
 )
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.broker import EmbeddedBroker, inherited_broker, running_broker
@@ -202,8 +202,8 @@ class _Pushed(PushedMessage):
     adapter: _Adapter
     message_id: ReferenceId
 
-    def acknowledge(self, unit: ReceiverUnit | None = None) -> None:
-        self.adapter.acknowledge(self.message_id, unit)
+    def acknowledge(self, transaction: ReceiverTransaction | None = None) -> None:
+        self.adapter.acknowledge(self.message_id, transaction)
 
 
 class _Adapter(Receiver):
@@ -249,11 +249,11 @@ class _Adapter(Receiver):
             self.statistics.acknowledged += 1
         return is_positive
 
-    def acknowledge(self, message_id: ReferenceId, unit: ReceiverUnit | None) -> None:
+    def acknowledge(self, message_id: ReferenceId, transaction: ReceiverTransaction | None) -> None:
         """Acknowledge a message after its delivery, or before that has ended."""
-        if unit is not None and not isinstance(unit, _Unit):
+        if transaction is not None and not isinstance(transaction, _HostTransaction):
             raise ReceiverError("the transaction is none of Receivers.transaction()")
-        self._channel.acknowledge(message_id, self.receiver_id, None if unit is None else unit.work)
+        self._channel.acknowledge(message_id, self.receiver_id, None if transaction is None else transaction.work)
         self.statistics.acknowledged += 1
 
     def _call(self, call: Callable[[], bool]) -> bool:
@@ -302,11 +302,11 @@ class Attachment:
         return self._adapter.statistics
 
     @property
-    def owed(self) -> int:
-        """How many messages are DELIVERED whose acknowledgement the receiver owes (§5.3.1)."""
+    def unacknowledged(self) -> int:
+        """How many messages the receiver has taken and not acknowledged: they are DELIVERED (§5.3.1)."""
         queue = self._queue
         with queue.lock:
-            return len(queue.state.owed_by(self._adapter.receiver_id))
+            return len(queue.state.unacknowledged_by(self._adapter.receiver_id))
 
     def deliver(self, timeout_s: float | None = None) -> bool:
         """Have all messages offered to the receivers that are NEW now (§7.4): a receiver that has declined some accepts them by now.
@@ -324,22 +324,22 @@ class Attachment:
         return bool(self._submit(self._queue.deliver).result(timeout_s))
 
     def redeliver(self, timeout_s: float | None = None) -> None:
-        """Have all messages delivered again, flagged, whose acknowledgement the receiver owes (§7.5). As `deliver`."""
+        """Have all unacknowledged messages of the receiver delivered again, flagged (§7.5). As `deliver`."""
         self._submit(lambda: self._queue.redeliver(self._adapter)).result(timeout_s)
 
     def release(self) -> int:
-        """Give the messages back whose acknowledgement the receiver owes; return how many.
+        """Give the receiver's unacknowledged messages back; return how many.
 
         They are NEW again, for all receivers and consumers of the queue, flagged as redelivered; those that came too often become dead letters.
         """
-        return self._queue.release_owed(self._adapter.receiver_id)
+        return self._queue.release_unacknowledged(self._adapter.receiver_id)
 
     def close(self, *, keep: bool = False) -> None:
         """Push no more messages to the receiver, and let it close, once a call under way has returned. May be repeated.
 
         Args:
-            keep: whether messages that it owes stay DELIVERED, so that it may acknowledge them, or ask for them when it is attached again
-                (§7.5); else they are released.
+            keep: whether its unacknowledged messages stay DELIVERED, so that it may acknowledge them, or ask for them when it is attached again
+                (§7.5); otherwise they are released.
         """
         with self._lock:
             if self._is_closed:
@@ -457,7 +457,7 @@ class SynchronousChannel:
         self._topic.close()
 
 
-class _Unit(ReceiverUnit):
+class _HostTransaction(ReceiverTransaction):
     """A transaction at one host."""
 
     def __init__(self, host: VirtualHost, work: UnitOfWork, owner: Receivers) -> None:
@@ -598,7 +598,7 @@ class Receivers:
         is_queue = address.kind is AddressKind.QUEUE
         return ChannelFacts.of(self._host.queue(address.name) if is_queue else self._host.topic(address.name))
 
-    def transaction(self) -> ReceiverUnit:
+    def transaction(self) -> ReceiverTransaction:
         """Begin a transaction of acknowledgements and sends."""
         with self._lock:
             self._numbers += 1
@@ -606,7 +606,7 @@ class Receivers:
         session = ConsumerSession(ReceiverId(f"{self.connection_id}/unit-{number}"), is_delivering=False)
         rolls_back = self._host.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK
         work = UnitOfWork(UnitId(f"{self.connection_id}/{number}"), session, expired_rolls_back=rolls_back)
-        return _Unit(self._host, work, self)
+        return _HostTransaction(self._host, work, self)
 
     def attachments(self) -> list[Attachment]:
         """Return those that are open."""
@@ -643,13 +643,13 @@ class Receivers:
         self.close()
 
 
-def owed_by_receivers(queue: Queue) -> dict[str, int]:
-    """Return the receivers of a queue, by their names, with how many acknowledgements each owes (§5.3.1); those that were detached only if they owe some."""
+def unacknowledged_by_receiver(queue: Queue) -> dict[str, int]:
+    """Return how many unacknowledged messages each receiver of a queue has, by their names (§5.3.1); of a detached one only if it has some."""
     with queue.lock:
         attached = queue.pusher.receivers if queue.has_receivers else ()
-        owed: dict[str, int] = dict.fromkeys((each.receiver_id for each in attached), 0)
-        owed.update(queue.state.owed().items())
-        return owed
+        counts: dict[str, int] = dict.fromkeys((each.receiver_id for each in attached), 0)
+        counts.update(queue.state.unacknowledged_counts().items())
+        return counts
 
 
 def _address_of(destination: str) -> Address:

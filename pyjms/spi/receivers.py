@@ -29,7 +29,7 @@ __all__ = [
     "ReceiverError",
     "ReceiverKind",
     "ReceiverRequest",
-    "ReceiverUnit",
+    "ReceiverTransaction",
     "UnknownDeliveryError",
     "find_receiver_kind",
     "receiver_kinds",
@@ -49,7 +49,7 @@ class NotAcceptedError(Exception):
 
 
 class UnknownDeliveryError(ProviderError):
-    """An acknowledgement came for a message whose acknowledgement nobody owes (§5.3.4)."""
+    """An acknowledgement came for a message that is not being delivered to the receiver (§5.3.4)."""
 
 
 class PushTo(Enum):
@@ -59,7 +59,7 @@ class PushTo(Enum):
     ALL = "to all receivers that accept it"
 
 
-class ReceiverUnit(ABC):
+class ReceiverTransaction(ABC):
     """A transaction of acknowledgements and sends (§2.2, §6.2.1); a context manager that commits, or rolls back after an exception."""
 
     @abstractmethod
@@ -105,12 +105,11 @@ class PushedMessage(ABC):
         """The connection that sent the message, as the broker knows it; None: the message is older than this run of the broker, or the broker's own."""
 
     @abstractmethod
-    def acknowledge(self, unit: ReceiverUnit | None = None) -> None:
+    def acknowledge(self, transaction: ReceiverTransaction | None = None) -> None:
         """Acknowledge the message positively, from any thread, also before `MessageReceiver.handle` has returned (§5.3.4, §6.2).
 
         Args:
-            unit: the acknowledgement counts when this transaction commits; None: at once. When the call returns, the message does not
-                come again.
+            transaction: the acknowledgement counts when it commits; None: when the call returns, after which the message does not come again.
 
         Raises:
             UnknownDeliveryError: the message was acknowledged before, was released, or has expired.

@@ -114,13 +114,13 @@ def test_a_message_that_is_acknowledged_later_stays_delivered_until_then(url: st
         send(session, "a", "b")
         first, second = recorder.next(), recorder.next()
         settle_down(attachment)
-        assert (counts(), attachment.owed) == ((0, 2), 2)
+        assert (counts(), attachment.unacknowledged) == ((0, 2), 2)
         second.acknowledge()
-        assert (counts(), attachment.owed) == ((0, 1), 1)
+        assert (counts(), attachment.unacknowledged) == ((0, 1), 1)
         with pytest.raises(UnknownDeliveryError):
             second.acknowledge()
         first.acknowledge()
-        assert (counts(), attachment.owed) == ((0, 0), 0)
+        assert (counts(), attachment.unacknowledged) == ((0, 0), 0)
 
 
 @pytest.mark.realises("JBM-5.3.4.b")
@@ -137,7 +137,7 @@ def test_an_acknowledgement_may_come_before_the_receiver_has_returned(url: str) 
         send(session, "a")
         recorder.next()
         settle_down(attachment)
-        assert (counts(), attachment.owed) == ((0, 0), 0)
+        assert (counts(), attachment.unacknowledged) == ((0, 0), 0)
 
 
 @pytest.mark.parametrize("then", [True, False, "fails"])
@@ -171,7 +171,7 @@ def test_an_early_acknowledgement_that_cannot_be_written_leaves_the_message_owed
         settle_down(attachment)
         settle_down(attachment)
         assert not refusals
-        assert (counts(), attachment.owed) == (((0, 0), 0) if then is True else ((0, 1), 1))
+        assert (counts(), attachment.unacknowledged) == (((0, 0), 0) if then is True else ((0, 1), 1))
     stop_broker("receivers")
 
 
@@ -203,7 +203,7 @@ def test_a_receiver_asks_for_redelivery_of_what_it_owes(url: str) -> None:
         attachment.redeliver(WAIT_S)
         again = recorder.next()
         assert (again.envelope.body, again.is_redelivered) == ("a", True)
-        assert (counts(), attachment.owed) == ((0, 0), 0)
+        assert (counts(), attachment.unacknowledged) == ((0, 0), 0)
         assert recorder.got.empty(), "what was acknowledged does not come again"
 
 
@@ -218,7 +218,7 @@ def test_all_receivers_that_accept_get_a_message_and_it_stays_until_each_has_ack
         assert eager.texts(1) == ["a"]
         message = late.next()
         settle_down(first)
-        assert (first.owed, second.owed, counts()) == (0, 1, (0, 1))
+        assert (first.unacknowledged, second.unacknowledged, counts()) == (0, 1, (0, 1))
         message.acknowledge()
         assert counts() == (0, 0)
         assert other.got.empty()
@@ -317,14 +317,14 @@ def test_acknowledgements_and_sends_of_a_transaction_count_together(url: str) ->
         with pytest.raises(RuntimeError, match="changed"), receivers.transaction() as unit:
             message.acknowledge(unit)
             raise RuntimeError("changed my mind")
-        assert attachment.owed == 1
+        assert attachment.unacknowledged == 1
         with receivers.transaction() as unit:
             message.acknowledge(unit)
             unit.send(message.envelope)
-            assert attachment.owed == 1, "nothing counts before the commit"
+            assert attachment.unacknowledged == 1, "nothing counts before the commit"
         again = recorder.next()
         settle_down(attachment)
-        assert (again.envelope.body, attachment.owed) == ("a", 1), "the one that was sent in the transaction"
+        assert (again.envelope.body, attachment.unacknowledged) == ("a", 1), "the one that was sent in the transaction"
 
 
 @pytest.mark.parametrize("how", ["acknowledged", "owed", "declined"])

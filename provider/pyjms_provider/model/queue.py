@@ -73,7 +73,7 @@ from pyjms_provider.model.queue_policy import (
     policy_reaches,
 )
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
-from pyjms_provider.receivers import owed_by_receivers
+from pyjms_provider.receivers import unacknowledged_by_receiver
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
@@ -310,9 +310,9 @@ class ManagedQueue(ManagedObject):
     def receivers(self) -> int:
         return len(self._running().pusher.receivers)
 
-    @statistic("Its receivers, by their names, and how many acknowledgements of messages each owes.")
-    def owed_by_receivers(self) -> dict[str, int]:
-        return owed_by_receivers(self._running())
+    @statistic("Its receivers, by their names, and how many unacknowledged messages each has.")
+    def unacknowledged_by_receiver(self) -> dict[str, int]:
+        return unacknowledged_by_receiver(self._running())
 
     @statistic("Whether a message that nobody takes is kept; otherwise it is acknowledged and discarded.")
     def is_storing_undeliverable(self) -> bool:

@@ -1,6 +1,6 @@
 """Receivers below a virtual host: plug-ins in the broker's process that a queue or a topic pushes its messages to (`pyjms.spi.receivers`).
 
-While a receiver is ACTIVE it is attached, and its statistics say what it has done and which acknowledgements it owes. One whose kind is not installed, or that
+While a receiver is ACTIVE it is attached, and its statistics say what it has done and how many messages it has not acknowledged. One whose kind is not installed, or that
 cannot be made, is ERRORED with the reason, and `start` tries again; messages wait in their queue meanwhile.
 """
 
@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 10.0
 
 
 class ReceiverAttributes(Attributes):
-    """The attributes of a receiver. After a change it is made and attached again; messages that it owes go back to their queue first."""
+    """The attributes of a receiver. After a change it is made and attached again; unacknowledged messages go back to their queue first."""
 
     kind: str = attribute(
         "The kind of receiver: the name of an entry point of the group pyjms.receivers.", min_length=1
@@ -155,17 +155,17 @@ class ManagedReceiver(Stoppable):
             with suppress(TimeoutError):
                 attachment.deliver(_PATIENCE_S)
 
-    @operation("Deliver all messages to it again whose acknowledgement it owes.")
+    @operation("Deliver all its unacknowledged messages again.")
     def redeliver(self, *, by: str = "") -> None:
-        """Have all messages delivered again that the receiver owes; the operation returns before a slow receiver has had all of them."""
+        """Have all unacknowledged messages delivered again; the operation returns before a slow receiver has had all of them."""
         attachment = self._attachment
         if attachment is not None:
             with suppress(TimeoutError):
                 attachment.redeliver(_PATIENCE_S)
 
-    @operation("Give the messages back to their queue whose acknowledgement it owes.")
+    @operation("Give its unacknowledged messages back to their queue.")
     def release(self, *, by: str = "") -> int:
-        """Give back the messages that the receiver owes; return how many."""
+        """Give back the unacknowledged messages; return how many."""
         attachment = self._attachment
         return 0 if attachment is None else attachment.release()
 
@@ -176,10 +176,10 @@ class ManagedReceiver(Stoppable):
         attachment = self._attachment
         return _NOTHING_YET if attachment is None else attachment.statistics
 
-    @statistic("Messages that are DELIVERED whose acknowledgement it owes.", unit="messages")
-    def owed(self) -> int:
+    @statistic("Messages that it has taken and not acknowledged.", unit="messages")
+    def unacknowledged(self) -> int:
         attachment = self._attachment
-        return 0 if attachment is None else attachment.owed
+        return 0 if attachment is None else attachment.unacknowledged
 
     @statistic("Messages that it took.", unit="messages", kind=StatisticKind.COUNTER)
     def handled(self) -> int:

@@ -172,7 +172,7 @@ def test_a_state_works_without_its_channel(world: QueueWorld) -> None:
     state.update(entry, RECEIVER, False)
     assert not state.end_push(entry, handled=True)
     assert (state.count(NEW), state.count(DELIVERED)) == (0, 1)
-    assert state.owed_by(RECEIVER) == [entry]
+    assert state.unacknowledged_by(RECEIVER) == [entry]
     assert state.update_later(entry, RECEIVER), "positive: it is settled"
     assert state.pushed(reference.id) is None
     removed = state.add(world.queue, reference)

@@ -53,7 +53,7 @@ def main() -> None:
         attachment = receivers.attach("queue://orders", Teller(int(seed)), name="teller")
         tell("begun")
         attachment.deliver()
-        while attachment.owed:
+        while attachment.unacknowledged:
             attachment.deliver()
         tell("idle")
 

@@ -124,9 +124,11 @@ def test_messages_go_to_the_service_and_are_acknowledged_when_it_has_answered(
         receiver = bridge(host, service)
         send(session, "b")
         assert {service.next()["text"], service.next()["text"]} == {"a", "b"}
-        eventually(lambda: values(receiver, "handled", "acknowledged", "owed") == [2, 2, 0], "all are acknowledged")
+        eventually(
+            lambda: values(receiver, "handled", "acknowledged", "unacknowledged") == [2, 2, 0], "all are acknowledged"
+        )
         queue = host.child("queue", "orders")
-        assert values(queue, "depth", "receivers", "owed_by_receivers") == [0, 1, {"bridge": 0}]
+        assert values(queue, "depth", "receivers", "unacknowledged_by_receiver") == [0, 1, {"bridge": 0}]
 
 
 @pytest.mark.realises("JBM-5.3.3.e", "JBM-7.5.a")
@@ -139,13 +141,13 @@ def test_what_the_service_refused_is_shown_as_owed_and_comes_again_when_an_opera
         send(session, "a")
         assert service.next() | {"id": ""} == {"id": "", "text": "a", "again": False}
         queue = host.child("queue", "orders")
-        eventually(lambda: values(receiver, "handled", "owed") == [1, 1], "the bridge owes it")
-        assert values(queue, "depth", "held", "owed_by_receivers") == [1, 1, {"bridge": 1}]
+        eventually(lambda: values(receiver, "handled", "unacknowledged") == [1, 1], "the bridge owes it")
+        assert values(queue, "depth", "held", "unacknowledged_by_receiver") == [1, 1, {"bridge": 1}]
         service.status = 200
         receiver.invoke("redeliver", {})
         assert service.next()["again"]
-        eventually(lambda: values(receiver, "acknowledged", "owed") == [1, 0], "it is acknowledged now")
-        assert values(queue, "depth", "owed_by_receivers") == [0, {"bridge": 0}]
+        eventually(lambda: values(receiver, "acknowledged", "unacknowledged") == [1, 0], "it is acknowledged now")
+        assert values(queue, "depth", "unacknowledged_by_receiver") == [0, {"bridge": 0}]
 
 
 def test_a_stopped_receiver_gives_back_what_it_owes_and_goes_on_when_it_is_started(
@@ -176,7 +178,7 @@ def test_a_topic_pushes_through_a_durable_subscription(host: ManagedObject, serv
             producer.send(message)
         receiver.invoke("start", {})
         assert service.next()["text"] == "big"
-        eventually(lambda: values(receiver, "acknowledged", "owed") == [1, 0], "one was wanted")
+        eventually(lambda: values(receiver, "acknowledged", "unacknowledged") == [1, 0], "one was wanted")
 
 
 def test_a_change_makes_the_receiver_again(host: ManagedObject, service: Service) -> None:

@@ -203,7 +203,7 @@ class ChannelState:
         """Return the message if it is being pushed to receivers, or was and is not settled."""
         return self._pushed.get(message_id)
 
-    def owed_by(self, receiver_id: ReceiverId) -> list[QueueEntry]:
+    def unacknowledged_by(self, receiver_id: ReceiverId) -> list[QueueEntry]:
         """Return the DELIVERED messages whose acknowledgement `receiver_id` owes, by age."""
         return [
             entry
@@ -211,7 +211,7 @@ class ChannelState:
             if entry.acknowledgements is not None and receiver_id in entry.acknowledgements.negative
         ]
 
-    def owed(self) -> Counter[ReceiverId]:
+    def unacknowledged_counts(self) -> Counter[ReceiverId]:
         """Return how many acknowledgements each receiver owes (§5.3.1)."""
         pushed = (entry.acknowledgements for entry in self._pushed.values())
         return Counter(receiver_id for each in pushed if each is not None for receiver_id in each.negative)
@@ -219,7 +219,11 @@ class ChannelState:
     def releasable(self, receiver_id: ReceiverId) -> list[QueueEntry]:
         """Return those of them that neither a delivery under way nor a unit of work is about."""
         under_way = set(self.under_way())
-        return [entry for entry in self.owed_by(receiver_id) if entry.transaction is None and entry not in under_way]
+        return [
+            entry
+            for entry in self.unacknowledged_by(receiver_id)
+            if entry.transaction is None and entry not in under_way
+        ]
 
     def under_way(self) -> list[QueueEntry]:
         """Return the messages that receivers are being asked about just now."""

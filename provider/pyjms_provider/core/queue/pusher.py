@@ -142,7 +142,7 @@ class Pusher:
         """Do as `Channel.redeliver`. Raises `ProviderError`."""
         receiver_id, channel = receiver.receiver_id, self._channel
         with channel.lock:
-            owed = channel.state.owed_by(receiver_id)
+            owed = channel.state.unacknowledged_by(receiver_id)
         for entry in owed:
             with channel.lock:
                 # One at a time, under the lock: the receiver may have acknowledged others while it handled this one.

@@ -822,7 +822,7 @@ class Queue(Channel):
     ) -> None:
         self.pusher.acknowledge(message_id, receiver_id, transaction)
 
-    def release_owed(self, receiver_id: ReceiverId) -> int:
+    def release_unacknowledged(self, receiver_id: ReceiverId) -> int:
         """Make the messages available again whose acknowledgement a receiver owes, to all receivers, or move them if they came too often; return how many."""
         with self.lock:
             owed = self.state.releasable(receiver_id)

@@ -177,10 +177,10 @@ function attributeRows(queue, now) {
   return h("table", {class: "attributes"}, h("caption", {class: "unseen"}, "Attributes"), h("tbody", {}, rows));
 }
 
-function receiverRows(owed) {
-  const rows = Object.entries(owed).map(([name, count]) => h("tr", {},
+function receiverRows(counts) {
+  const rows = Object.entries(counts).map(([name, count]) => h("tr", {},
     h("th", {scope: "row"}, h("bdi", {}, name)),
-    h("td", {}, count === 0 ? "owes nothing" : `owes ${format.counted(count, "acknowledgement")}`)));
+    h("td", {}, format.counted(count, "unacknowledged message"))));
   return h("table", {class: "attributes"}, h("caption", {class: "unseen"}, "Receivers"), h("tbody", {}, rows));
 }
 
@@ -218,9 +218,9 @@ export async function queueView({main, names, signal, again}) {
     if (chip.dataset.shown !== shown) replace(chip, format.stateChip(shown)).dataset.shown = shown;
     const alerted = JSON.stringify(now.alerts);
     if (alerts.dataset.shown !== alerted) replace(alerts, now.alerts.length > 0 ? alertList(now.alerts) : null).dataset.shown = alerted;
-    const owed = JSON.stringify(now.owed_by_receivers);
-    if (receivers.dataset.shown !== owed) replace(receivers, receiverRows(now.owed_by_receivers)).dataset.shown = owed;
-    receiverCard.hidden = Object.keys(now.owed_by_receivers).length === 0;
+    const unacknowledged = JSON.stringify(now.unacknowledged_by_receiver);
+    if (receivers.dataset.shown !== unacknowledged) replace(receivers, receiverRows(now.unacknowledged_by_receiver)).dataset.shown = unacknowledged;
+    receiverCard.hidden = Object.keys(now.unacknowledged_by_receiver).length === 0;
     pause.dataset.act = now.paused ? "resume" : "pause";
     pause.textContent = now.paused ? "Resume" : "Pause";
     const text = JSON.stringify(kind.attributes.map((each) => now[each.name]));
