@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession, SubscribeRequest
     from pyjms.spi.replay import StageName
     from pyjms.spi.selector import Selector
-    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.hosts import Guard
 
 # Their calls name branches, groups and units of other users, which access control knows nothing of.
 _WITHHELD = Capability.XA | Capability.REPLAY | Capability.STAGE | Capability.SHARED_TRANSACTIONS

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue.consumer import DirectConsumer
     from pyjms_provider.core.queue.queue import Queue
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.protocols.stomp.server.hosts import Sending, ServedHost
+    from pyjms_provider.protocols.hosts import Sending, ServedHost
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 

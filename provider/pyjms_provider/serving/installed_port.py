@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyjms.spi.errors import AccessDeniedError, ProviderError, ResourceError
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.registry import PluginError
 from pyjms.spi.words import reason_of
 from pyjms_provider.model.port import InstalledPort
 from pyjms_provider.model.port_type import PortServices
-from pyjms_provider.protocols.stomp.server.hosts import Guard
-from pyjms_provider.security.contracts import PasswordCredentials
-from pyjms_provider.security.logins import RevocationGuard
+from pyjms_provider.protocols.logins import log_in
+from pyjms_provider.serving.client_ports import ListeningPort, user_name_in
 from pyjms_provider.serving.guarding import GuardedConnection
 from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_open_access
-from pyjms_provider.serving.stomp_port import ListeningPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +23,9 @@ if TYPE_CHECKING:
     from pyjms_provider.model.contracts import OpenPort, PortOpener
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.protocols.engine import Peer, ProtocolEngine, TransportContext
-    from pyjms_provider.security.contracts import Credentials, Principal
+    from pyjms_provider.protocols.hosts import HostDirectory
+    from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
+    from pyjms_provider.security.logins import RevocationGuard
     from pyjms_provider.transport.service import NetworkService
 
 
@@ -62,38 +62,29 @@ class _Services(PortServices):
     def connect(
         self, credentials: Credentials | None, peer: Peer, events: ConnectionEvents, *, virtual_host: str = ""
     ) -> ProviderConnection:
-        try:
-            principal, connection = self._connect(credentials, peer, events, virtual_host)
-        except AccessDeniedError as error:
-            self._note(None, credentials, peer, error.reason)
-            raise
-        self._note(principal, credentials, peer, "")
-        return connection
+        connection, guard = log_in(
+            self, credentials, virtual_host=virtual_host, advice="name one that does", peer=peer, events=events
+        )
+        return GuardedConnection(connection, guard)
 
-    def _connect(
-        self, credentials: Credentials | None, peer: Peer, events: ConnectionEvents, virtual_host: str
-    ) -> tuple[Principal, ProviderConnection]:
-        host = self._hosts.find(virtual_host)
-        if host is None:
-            missing = f"there is no virtual host {virtual_host!r} here" if virtual_host else "no virtual host is named"
-            raise ResourceError(f"{missing}, or it does not run; name one that does")
-        revocations: RevocationGuard = self._management.revocations
-        # Before the check of the password: `check` finds a user who is shut out after this.
-        mark = revocations.mark
-        principal = self._authenticator.authenticate(credentials, peer=peer.address)
-        connection = host.connect(events, principal=principal, address=peer.address)
-        try:
-            revocations.check(principal, mark)
-            guard = Guard(principal, host, connection.connection_id)
-            guard.enter()
-        except Exception:
-            connection.close()
-            raise
-        return principal, GuardedConnection(connection, guard)
+    @property
+    def authenticator(self) -> Authenticator:
+        """Authenticates clients."""
+        return self._authenticator
 
-    def _note(self, principal: Principal | None, shown: Credentials | None, peer: Peer, reason: str) -> None:
-        user_name = shown.user_name if isinstance(shown, PasswordCredentials) else ""
-        self._management.note_client(principal, user_name, peer.address, self._port.name, reason)
+    @property
+    def hosts(self) -> HostDirectory:
+        """The virtual hosts."""
+        return self._hosts
+
+    @property
+    def revocations(self) -> RevocationGuard:
+        """Finds users whose connections were ended during their login."""
+        return self._management.revocations
+
+    def note_login(self, principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
+        """Record a log-in."""
+        self._management.note_client(principal, user_name_in(shown), address, self._port.name, reason)
 
 
 def installed_opener(network: NetworkService, management: Callable[[ManagedObject], ManagementService]) -> PortOpener:

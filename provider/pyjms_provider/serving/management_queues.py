@@ -28,7 +28,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.virtual_host import VirtualHost
-from pyjms_provider.protocols.stomp.server.hosts import Guard
+from pyjms_provider.protocols.hosts import Guard
 from pyjms_provider.receivers import Receivers
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
 from pyjms_provider.serving.hosts import EmbeddedHost, running_hosts

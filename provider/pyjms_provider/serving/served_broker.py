@@ -21,10 +21,10 @@ from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.port import INSTALLED, Port
 from pyjms_provider.security.audit import AuditLog
+from pyjms_provider.serving.client_ports import stomp_opener
 from pyjms_provider.serving.hosts import HostFailures, running_hosts
 from pyjms_provider.serving.installed_port import installed_opener
 from pyjms_provider.serving.management_queues import MANAGEMENT, ManagementQueues
-from pyjms_provider.serving.stomp_port import stomp_opener
 from pyjms_provider.transport.service import NetworkService
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Final
 
 from pyjms_provider.core.queue.statistics import STEPS, Step, Traced, tracing
+from pyjms_provider.protocols.scheduling import DeliveryScheduler, SessionScheduler
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer
-from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler, SessionScheduler
 from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from pyjms_provider.transport.connection import Connection
 

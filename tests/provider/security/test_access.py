@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import AccessDeniedError
-from pyjms_provider.protocols.stomp.server.hosts import Guard, ServedHost
+from pyjms_provider.protocols.hosts import Guard, ServedHost
 from pyjms_provider.security import access
 from pyjms_provider.security.access import (
     EVERYTHING,

@@ -4,42 +4,60 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.protocols.stomp.errors import StompError
-from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.server.scheduling import (
+from pyjms_provider.protocols.logins import LoginService
+from pyjms_provider.protocols.scheduling import (
+    TASK_SIZE,
     Backlog,
     DeliveryScheduler,
     DirectDeliveries,
     SerialExecutor,
-    Task,
 )
-from pyjms_provider.security.contracts import Credentials, Principal
+from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ProviderConnection
-    from pyjms_provider.protocols.engine import TransportContext
+    from pyjms_provider.protocols.engine import BatchJob, TransportContext
+    from pyjms_provider.protocols.hosts import Guard
     from pyjms_provider.protocols.rare_lines import RareLines
-    from pyjms_provider.protocols.stomp.server.hosts import Guard, HostDirectory
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.protocols.stomp.server.settings import StompSettings
-    from pyjms_provider.security.contracts import Authenticator
-    from pyjms_provider.security.logins import RevocationGuard
 
 _DISCONNECT: Final = "DISCONNECT"
 
-NoteLogin = Callable[[Principal | None, Credentials | None, str, str], None]
-"""Called for each log-in: the principal (None if refused), the credentials, the address, and the reason of a refusal. On any thread; may
-wait.
-"""
+
+@dataclass(slots=True)
+class FrameTask:
+    """The work of one frame."""
+
+    frame: Frame
+    do: Callable[[], None]
+    may_wait: bool
+    is_brief: bool = False
+    """Whether it waits for a local disk at most."""
+    messages: int = 1
+    """How many messages were read from its frame."""
+    batch: BatchJob | None = None
+    """How it is done together with tasks of other connections."""
+    is_patient: bool = False
+    """Whether it may wait for other clients without a limit."""
+    joined_bytes: int = 0
+    """About how many bytes later frames have added to it."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        return len(self.frame.body) + self.frame.head_bytes + TASK_SIZE * self.messages + self.joined_bytes
 
 
-class Service(Protocol):
+class Service(LoginService, Protocol):
     """The service of one port, shared by its connections."""
 
     @property
@@ -50,26 +68,6 @@ class Service(Protocol):
     @property
     def settings(self) -> StompSettings:
         """The limits of a connection."""
-        ...
-
-    @property
-    def authenticator(self) -> Authenticator:
-        """Authenticates clients."""
-        ...
-
-    @property
-    def hosts(self) -> HostDirectory:
-        """The virtual hosts."""
-        ...
-
-    @property
-    def note_login(self) -> NoteLogin:
-        """Records log-ins."""
-        ...
-
-    @property
-    def revocations(self) -> RevocationGuard:
-        """Finds users whose connections were ended during their login."""
         ...
 
     @property
@@ -175,7 +173,7 @@ class ProtocolHandler(ABC):
         """Stop all work: the connection is over. May be repeated."""
         self.is_over = True
 
-    def perform(self, task: Task) -> None:
+    def perform(self, task: FrameTask) -> None:
         """Do a frame's task, and answer: RECEIPT if it asks for one, or ERROR."""
         # When the last executor reaches DISCONNECT, all have: only that one answers.
         if self.is_over or (task.frame.command == _DISCONNECT and not self._leaves()):
@@ -192,12 +190,12 @@ class ProtocolHandler(ABC):
             self.engine.finish()
 
     def leave(
-        self, frame: Frame, executors: Sequence[SerialExecutor], do: Callable[[], None], *, may_wait: bool
+        self, frame: Frame, executors: Sequence[SerialExecutor[FrameTask]], do: Callable[[], None], *, may_wait: bool
     ) -> None:
         """Do DISCONNECT when all earlier frames have been done, in all executors; then the connection is over."""
         self._leaving = len(executors)
         for executor in executors:
-            executor.add(Task(frame, do, may_wait))
+            executor.add(FrameTask(frame, do, may_wait))
 
     def _leaves(self) -> bool:
         """Return whether the last executor has reached DISCONNECT. Any thread."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.protocols.engine import ProtocolEngine
+from pyjms_provider.protocols.logins import log_in
 from pyjms_provider.protocols.stomp.answers import error_frame
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
 from pyjms_provider.protocols.stomp.commands import limits_of
@@ -27,7 +28,6 @@ from pyjms_provider.protocols.stomp.negotiation import (
     refusal,
     server_event,
 )
-from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.protocols.stomp.server.login import IdleMonitor, Login, credentials_of, negotiate
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.engine import TransportContext
     from pyjms_provider.protocols.stomp.server.contracts import FastFrames, ProtocolHandler, Service
-    from pyjms_provider.security.contracts import Credentials
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
-_NAMED_NONE: Final = "you named no virtual host, and this port has no default one"
 _NAME_ONE: Final = (
     "name one: ?virtual_host=NAME in the URL (header host), or have the operator set default_host of this port"
 )
@@ -251,39 +249,24 @@ class StompServerEngine(ProtocolEngine):
 
     def _enter(self, frame: Frame, login: Login) -> ProtocolHandler:
         """Authenticate the client, and connect it to the virtual host. May wait. Raises `ProviderError`."""
-        service, address = self.service, self.transport.peer.address
-        shown = credentials_of(frame, self.transport.peer)
+        peer = self.transport.peer
+        connection, guard = log_in(
+            self.service,
+            credentials_of(frame, peer),
+            virtual_host=login.host or self._settings.default_host,
+            advice=_NAME_ONE,
+            peer=peer,
+            events=self,
+            client_id=login.client_id,
+        )
         try:
-            handler = self._connect(shown, login)
-        except AccessDeniedError as error:
-            service.note_login(None, shown, address, error.reason)
-            raise
-        service.note_login(handler.guard.principal, shown, address, "")
-        return handler
-
-    def _connect(self, shown: Credentials | None, login: Login) -> ProtocolHandler:
-        service, peer = self.service, self.transport.peer
-        host = service.hosts.find(login.host or self._settings.default_host)
-        if host is None:
-            missing = f"there is no virtual host {login.host!r} here" if login.host else _NAMED_NONE
-            raise ResourceError(f"{missing}, or it does not run; {_NAME_ONE}")
-        # Before the check of the password: `check` finds a user who is shut out after this.
-        mark = service.revocations.mark
-        principal = service.authenticator.authenticate(shown, peer=peer.address)
-        connection = host.connect(self, principal=principal, address=peer.address)
-        try:
-            # If the user is shut out later, this connection is found and ended.
-            service.revocations.check(principal, mark)
-            guard = Guard(principal, host, connection.connection_id)
-            guard.enter()
-            if login.client_id is not None:
-                connection.set_client_id(login.client_id)
+            handler = self.service.make_handler(self, connection, guard, login)
         except Exception:
             connection.close()
             raise
         # Only now: after an error above the connection is closed here, and `closed` must not close it as well.
         self._connection = connection
-        return service.make_handler(self, connection, guard, login)
+        return handler
 
     def _entered(
         self, frame: Frame, login: Login, handler: ProtocolHandler | None, error: BaseException | None

@@ -23,6 +23,7 @@ from pyjms.spi.selector import selector_or_none
 from pyjms.spi.sessions import ClientTags
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.host.virtual_host import TemporaryEndedError
+from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
     ClientsListed,
@@ -43,19 +44,18 @@ from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
-from pyjms_provider.protocols.stomp.server.contracts import ProtocolHandler
+from pyjms_provider.protocols.stomp.server.contracts import FrameTask, ProtocolHandler
 from pyjms_provider.protocols.stomp.server.native_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.native_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.stomp.server.native_sessions import NativeFastFrames, PackedSends, ServedSession
-from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, SessionScheduler, Task
 from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.hosts import Guard
     from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import Engine
-    from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
 
 _END: Final = b"\0"
@@ -126,7 +126,7 @@ class NativeHandler(ProtocolHandler):
             **ServedPipelines(connection, guard, lambda: self._client_id or "", engine.emit).handlers(),
         }
 
-    def _new_executor(self) -> SerialExecutor:
+    def _new_executor(self) -> SerialExecutor[FrameTask]:
         return SerialExecutor(self.engine.transport, self.perform, self.engine.fail, self.backlog)
 
     # ProtocolHandler
@@ -180,7 +180,7 @@ class NativeHandler(ProtocolHandler):
             task = self._task_of(frame)
         except (ProviderError, StompError) as error:
             # In its turn, so that answers come in the order of the frames.
-            task = Task(frame, partial(_fail_with, error), may_wait=False)
+            task = FrameTask(frame, partial(_fail_with, error), may_wait=False)
         if task is not None:
             executor.add(task)
 
@@ -204,7 +204,7 @@ class NativeHandler(ProtocolHandler):
                 self.confirm(frame, receipt)
         return True
 
-    def _executor_of(self, frame: Frame) -> SerialExecutor:
+    def _executor_of(self, frame: Frame) -> SerialExecutor[FrameTask]:
         headers = frame.headers
         session = self._sessions.get(headers.get("session", ""))
         # UNSUBSCRIBE may name the consumer alone; it is done in the order of that consumer's session.
@@ -215,14 +215,14 @@ class NativeHandler(ProtocolHandler):
             return self._pipeline_executor
         return self._executor if session is None else session.executor
 
-    def _task_of(self, frame: Frame) -> Task | None:
+    def _task_of(self, frame: Frame) -> FrameTask | None:
         """Return the task of a frame; None: it has been done at once."""
         if frame.command == _SEND:
             session = self._session_of(frame)
             envelope = self._read(frame)
             may_wait = session.session.may_wait(envelope)
             is_brief = may_wait and self.guard.host.waits_briefly(envelope)
-            task = Task(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+            task = FrameTask(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
             # A task that does not wait now may have to when its turn comes: the queue may be full by then.
             if not is_brief and (may_wait or not session.executor.is_idle):
                 task.is_patient = self.guard.host.may_wait_for_room(envelope.destination)
@@ -252,7 +252,9 @@ class NativeHandler(ProtocolHandler):
         if isinstance(command, commands.Subscribe):
             # Registered now and made in its turn: CREDIT, which is not queued, must find it.
             consumer = self._new_consumer(command)
-            return Task(frame, partial(self._subscribe, command, consumer), self._waits or command.selector is not None)
+            return FrameTask(
+                frame, partial(self._subscribe, command, consumer), self._waits or command.selector is not None
+            )
         do, waits = self._commands[type(command)]
         # A long selector takes seconds to be parsed, so not on the thread of all connections.
         may_wait = (waits and (self._waits or type(command) in LONG_VERBS)) or getattr(
@@ -267,17 +269,17 @@ class NativeHandler(ProtocolHandler):
                 if may_wait and "receipt" not in frame.headers:
                     return self._acknowledge_late(frame, session, command, is_brief=is_brief)
         is_patient = isinstance(command, commands.ReserveMessages) and command.wait_ms > 0
-        return Task(frame, partial(self._do, frame, do, command), may_wait, is_brief, is_patient=is_patient)
+        return FrameTask(frame, partial(self._do, frame, do, command), may_wait, is_brief, is_patient=is_patient)
 
     def _acknowledge_late(
         self, frame: Frame, session: ServedSession, command: commands.Acknowledge, *, is_brief: bool
-    ) -> Task | None:
+    ) -> FrameTask | None:
         """Acknowledge without a RECEIPT: acknowledgements that arrive together are written together."""
         if session.joins(command.ids):
             return None
         # A list, which grows until the task runs: `joins` adds the ids of later frames.
         numbers = list(command.ids)
-        task = Task(frame, lambda: session.acknowledge(tuple(numbers), is_reported=False), True, is_brief)
+        task = FrameTask(frame, lambda: session.acknowledge(tuple(numbers), is_reported=False), True, is_brief)
         session.late = task, numbers
         return task
 

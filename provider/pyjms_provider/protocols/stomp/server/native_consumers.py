@@ -15,6 +15,8 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms_provider.core.queue.pager import LARGE, without_content
+from pyjms_provider.protocols.reading_ahead import Browsing, Fetching
+from pyjms_provider.protocols.scheduling import PULLS_PER_TURN
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode_head, escape, shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -22,8 +24,6 @@ from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.messages import to_frame
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, pack_delivery, pack_one
-from pyjms_provider.protocols.stomp.server.reading_ahead import Browsing, Fetching
-from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer
@@ -113,7 +113,12 @@ class ServedConsumer(CreditConsumer):
         self._has_found_all = False
         """Whether the last poll found no more messages."""
         self._fetching = Fetching(
-            handler.engine, session.session, ready=self.on_ready, lost=self._lost, none=self._found_none
+            handler.engine,
+            session.session,
+            ready=self.on_ready,
+            lost=self._lost,
+            none=self._found_none,
+            failed=handler.engine.fail,
         )
 
     def on_ready(self) -> None:
@@ -317,7 +322,7 @@ class ServedBrowser(CreditConsumer):
     ) -> None:
         super().__init__(handler, session, name)
         self._on_end = on_end
-        self._browsing = Browsing(handler.engine, messages, self._look, self.on_ready)
+        self._browsing = Browsing(handler.engine, messages, self._look, self.on_ready, handler.engine.fail)
 
     def pull(self) -> Iterable[bytes] | None:
         browsing = self._browsing

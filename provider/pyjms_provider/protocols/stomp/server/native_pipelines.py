@@ -32,7 +32,7 @@ from pyjms_provider.protocols.stomp.messages import to_frame
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms.spi.replay import ReservedMessage
-    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.hosts import Guard
 
 LONG_VERBS: Final[frozenset[type[commands.Command]]] = frozenset({commands.ReserveMessages, commands.ReadGroup})
 """Commands that take long even without a disk."""

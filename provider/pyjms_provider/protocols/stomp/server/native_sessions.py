@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.envelope import SET_BY_PROVIDERS
 from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
 from pyjms_provider.protocols.engine import BatchJob
+from pyjms_provider.protocols.hosts import Sending
 from pyjms_provider.protocols.stomp.commands import PACKED_LIMITS, named
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import read_sends
-from pyjms_provider.protocols.stomp.server.hosts import Sending
-from pyjms_provider.protocols.stomp.server.scheduling import Task
+from pyjms_provider.protocols.stomp.server.contracts import FrameTask
 from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
 from pyjms_provider.stores.codec import decode, encode
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyjms.spi.replay import StageName
     from pyjms.spi.sessions import ClientTags
     from pyjms.spi.xid import Xid
+    from pyjms_provider.protocols.hosts import Guard
+    from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
     from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
-    from pyjms_provider.protocols.stomp.server.hosts import Guard
-    from pyjms_provider.protocols.stomp.server.scheduling import SerialExecutor, SessionScheduler
     from pyjms_provider.stores.codec import PackedEnvelope
 
 _SMALL: Final = 256
@@ -52,7 +52,7 @@ class ServedSession:
         self,
         name: str,
         session: ProviderSession,
-        executor: SerialExecutor,
+        executor: SerialExecutor[FrameTask],
         scheduler: SessionScheduler,
         *,
         transacted: bool,
@@ -68,7 +68,7 @@ class ServedSession:
         self.failure: ProviderError | None = None
         """Why the transaction can only be rolled back: a frame without a receipt failed in it."""
         self.branch: Xid | None = None
-        self.late: tuple[Task, list[range]] | None = None
+        self.late: tuple[FrameTask, list[range]] | None = None
         """The last acknowledgement without a receipt, and its ids: later ones may join it."""
         self.unit_size = 0
         """How many messages the open transaction has sent and acknowledged, plus the number that their bytes amount to."""
@@ -118,7 +118,9 @@ class ServedSession:
             return False
         task, numbers = self.late
         numbers.extend(ids)
-        self.executor.grow(task, _RANGE_BYTES * len(ids))
+        grown = _RANGE_BYTES * len(ids)
+        task.joined_bytes += grown
+        self.executor.grow(grown)
         return True
 
     def take(self, ids: DeliveryIds) -> list[Delivery]:
@@ -243,7 +245,7 @@ class PackedSends:
             if is_idle:
                 self._handler.refuse(frame, error)
             else:
-                executor.add(Task(frame, partial(_fail_with, error), may_wait=False))
+                executor.add(FrameTask(frame, partial(_fail_with, error), may_wait=False))
             return
         if is_idle:
             if is_single:
@@ -291,15 +293,17 @@ class PackedSends:
         session.grow_unit(1, len(message.data))
         message.forget()  # only the received bytes are kept
 
-    def _task_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Task:
+    def _task_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> FrameTask:
         """Return the task that sends these in their turn."""
         host = self._guard.host
         if len(messages) > 1:
-            task = Task(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
+            task = FrameTask(
+                frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages)
+            )
             task.is_patient = any(map(host.may_wait_for_room, {message.destination for message in messages}))
             return task
         message = messages[0]
-        task = Task(frame, partial(self._send_one, session, message), session.session.may_wait(message))
+        task = FrameTask(frame, partial(self._send_one, session, message), session.session.may_wait(message))
         task.is_brief = task.may_wait and host.waits_briefly(message)
         task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
         if task.is_brief and not session.transacted and not session.is_tagged:

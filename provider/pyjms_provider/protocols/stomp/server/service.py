@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjms_provider.protocols.logins import NoteLogin
 from pyjms_provider.protocols.rare_lines import RareLines
-from pyjms_provider.protocols.stomp.server.contracts import NoteLogin
+from pyjms_provider.protocols.scheduling import DirectDeliveries
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
 from pyjms_provider.protocols.stomp.server.native import NativeHandler
-from pyjms_provider.protocols.stomp.server.scheduling import DirectDeliveries
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.protocols.stomp.server.standard import StandardHandler
 from pyjms_provider.security.logins import RevocationGuard
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.engine import TransportContext
+    from pyjms_provider.protocols.hosts import Guard, HostDirectory
     from pyjms_provider.protocols.stomp.server.contracts import Engine, ProtocolHandler
-    from pyjms_provider.protocols.stomp.server.hosts import Guard, HostDirectory
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.security.contracts import Authenticator
 

@@ -25,23 +25,23 @@ from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
 from pyjms_provider.core.queue.pager import LARGE, without_content
 from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.core.queue.selectors import plain_selector
+from pyjms_provider.protocols.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
+from pyjms_provider.protocols.scheduling import PULLS_PER_TURN, SerialExecutor, SessionScheduler
 from pyjms_provider.protocols.stomp.codec import FRAME_END, PROFILE_HEADER, encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.message_properties import WireProperties, travels
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
-from pyjms_provider.protocols.stomp.server.contracts import ProtocolHandler
-from pyjms_provider.protocols.stomp.server.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
-from pyjms_provider.protocols.stomp.server.scheduling import PULLS_PER_TURN, SerialExecutor, SessionScheduler, Task
+from pyjms_provider.protocols.stomp.server.contracts import FrameTask, ProtocolHandler
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession
     from pyjms.spi.selector import Selector
     from pyjms.types import Stored
+    from pyjms_provider.protocols.hosts import Guard
     from pyjms_provider.protocols.stomp.server.contracts import Engine
-    from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
 
 
@@ -90,7 +90,12 @@ class StandardSubscription:
         self._is_closed = False
         self._lock = Lock()
         self._fetching = Fetching(
-            handler.engine, handler.session, ready=self.on_ready, lost=self.on_ready, none=self._found_none
+            handler.engine,
+            handler.session,
+            ready=self.on_ready,
+            lost=self.on_ready,
+            none=self._found_none,
+            failed=handler.engine.fail,
         )
 
     def begin(self, consumer: ProviderConsumer) -> None:
@@ -252,7 +257,9 @@ class StandardBrowser:
         self.may_have_more = True
         self._write = write
         self._is_over = False
-        self._browsing = Browsing(handler.engine, messages, write, lambda: handler.consumers.schedule(self))
+        self._browsing = Browsing(
+            handler.engine, messages, write, lambda: handler.consumers.schedule(self), handler.engine.fail
+        )
 
     def pull(self) -> Iterable[bytes] | None:
         """Return one MESSAGE in parts, the last one being the end; None: the end was sent, or nothing has been found yet."""
@@ -451,7 +458,7 @@ class StandardHandler(ProtocolHandler):
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._numbers = count(1)
         self._ack_numbers = count(1)
-        self._handlers: Mapping[str, Callable[[Frame], Task]] = {
+        self._handlers: Mapping[str, Callable[[Frame], FrameTask]] = {
             "SEND": self._send,
             "SUBSCRIBE": self._subscribing,
             "UNSUBSCRIBE": self._task(self._unsubscribe),
@@ -487,9 +494,9 @@ class StandardHandler(ProtocolHandler):
             return
         self._executor.add(task)
 
-    def _task(self, do: Callable[[Frame], None], *, waits: bool = True) -> Callable[[Frame], Task]:
+    def _task(self, do: Callable[[Frame], None], *, waits: bool = True) -> Callable[[Frame], FrameTask]:
         may_wait = waits and self._waits
-        return lambda frame: Task(frame, partial(do, frame), may_wait)
+        return lambda frame: FrameTask(frame, partial(do, frame), may_wait)
 
     def run(self) -> None:
         self._executor.run()
@@ -502,7 +509,7 @@ class StandardHandler(ProtocolHandler):
 
     # Sending
 
-    def _send(self, frame: Frame) -> Task:
+    def _send(self, frame: Frame) -> FrameTask:
         envelope = self._read(frame)
         transaction = frame.headers.get("transaction")
         session = self._session
@@ -511,7 +518,7 @@ class StandardHandler(ProtocolHandler):
         may_wait = session.may_wait(envelope)
         is_brief = may_wait and self.guard.host.waits_briefly(envelope)
         send = partial(self._send_to, envelope, transaction, for_room=may_wait and not is_brief)
-        task = Task(frame, send, may_wait, is_brief)
+        task = FrameTask(frame, send, may_wait, is_brief)
         # A task that does not wait now may have to when its turn comes: the queue may be full by then.
         if not is_brief and (may_wait or not self._executor.is_idle):
             task.is_patient = self.guard.host.may_wait_for_room(envelope.destination)
@@ -580,9 +587,9 @@ class StandardHandler(ProtocolHandler):
 
     # Consumers
 
-    def _subscribing(self, frame: Frame) -> Task:
+    def _subscribing(self, frame: Frame) -> FrameTask:
         # A long selector takes seconds to be parsed, so not on the thread of all connections.
-        return Task(frame, partial(self._subscribe, frame), self._waits or "selector" in frame.headers)
+        return FrameTask(frame, partial(self._subscribe, frame), self._waits or "selector" in frame.headers)
 
     def _subscribe(self, frame: Frame) -> None:
         headers = frame.headers
@@ -703,7 +710,7 @@ class StandardHandler(ProtocolHandler):
         written = self._written
         if written:
             self._written = []
-            task = Task(Frame("ACK", {}), partial(self._session.acknowledge, written), self._waits)
+            task = FrameTask(Frame("ACK", {}), partial(self._session.acknowledge, written), self._waits)
             self._executor.add(task)
             self._executor.run()
         return taken

@@ -23,8 +23,8 @@ from pyjms_provider.protocols.stomp.codec import encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.messages import to_frame
+from pyjms_provider.protocols.stomp.server.contracts import FrameTask
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
-from pyjms_provider.protocols.stomp.server.scheduling import Task
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.protocols.stomp.server.standard import AckMode, StandardSubscription
@@ -282,7 +282,8 @@ def test_a_message_that_is_taken_while_its_subscription_ends_goes_back() -> None
         def close(self) -> None: ...
 
     class ProtocolHandler:
-        engine = session = None
+        session = None
+        engine = SimpleNamespace(fail=None)
 
         class consumers:  # noqa: N801 - as the handler calls it
             schedule = staticmethod(lambda who: None)
@@ -392,7 +393,7 @@ def test_credit_that_two_drains_take_away_is_counted_once(bench: Bench) -> None:
 
 def test_headers_that_wait_are_counted() -> None:
     frame = Frame("SEND", {"destination": "/queue/orders", "x": "x" * 100_000}, b"", tail="y:" + "y" * 100_000)
-    assert Task(frame, lambda: None, may_wait=True).size > 200_000
+    assert FrameTask(frame, lambda: None, may_wait=True).size > 200_000
 
 
 def test_a_client_that_makes_temporary_destinations_without_end_is_stopped() -> None:

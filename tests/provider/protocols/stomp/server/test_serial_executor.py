@@ -7,15 +7,15 @@ from typing import Any, cast
 
 from pyjms.spi.provider import ProviderSession
 from pyjms_provider.protocols.engine import TransportContext
-from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
-from pyjms_provider.protocols.stomp.server.scheduling import (
+from pyjms_provider.protocols.scheduling import (
     Backlog,
     DeliveryScheduler,
     SerialExecutor,
     SessionScheduler,
-    Task,
 )
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.server.contracts import FrameTask
+from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
 
 
 class Jobs:
@@ -35,13 +35,15 @@ class Jobs:
         done(job(), None)
 
 
-def task(do: Callable[[], None] = lambda: None) -> Task:
-    return Task(Frame("ACK", {}), do, may_wait=True)
+def task(do: Callable[[], None] = lambda: None) -> FrameTask:
+    return FrameTask(Frame("ACK", {}), do, may_wait=True)
 
 
 def test_acknowledgements_that_join_one_that_waits_are_counted_until_it_is_done() -> None:
     jobs, backlog = Jobs(), Backlog()
-    executor = SerialExecutor(cast("TransportContext", jobs), lambda task: task.do(), lambda error: None, backlog)
+    executor: SerialExecutor[FrameTask] = SerialExecutor(
+        cast("TransportContext", jobs), lambda task: task.do(), lambda error: None, backlog
+    )
     consumers = SessionScheduler(DeliveryScheduler(jobs.wake))
     session = ServedSession("a", cast("ProviderSession", None), executor, consumers, transacted=False)
     executor.add(task())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms_provider.core.queue.statistics import Step, tracing
-from pyjms_provider.protocols.stomp.server.scheduling import DeliveryScheduler, SessionScheduler
+from pyjms_provider.protocols.scheduling import DeliveryScheduler, SessionScheduler
 from pyjms_provider.protocols.stomp.server.standard import StandardSubscription
 from tests.provider.protocols.stomp.server.bench import Bench
 

@@ -17,42 +17,55 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.protocols.engine import BatchJob, TransportContext
-    from pyjms_provider.protocols.stomp.frames import Frame
 
 _RUN_MAX: Final = 64  # tasks of one job, so that others get their turn
-_TASK_SIZE: Final = 512  # bytes of objects that are not text
 _BRIEF_MAX: Final = 2  # waits of a job that is brief as a whole
 
 
-@dataclass(slots=True)
-class Task:
-    """The work of one frame."""
+class Task(Protocol):
+    """A piece of work that has its turn: that of a frame, for instance."""
 
-    frame: Frame
-    do: Callable[[], None]
-    may_wait: bool
-    is_brief: bool = False
-    """Whether it waits for a local disk at most."""
-    messages: int = 1
-    """How many messages were read from its frame."""
-    batch: BatchJob | None = None
-    """How it is done together with tasks of other connections."""
-    is_patient: bool = False
-    """Whether it may wait for other clients without a limit."""
-    joined_bytes: int = 0
-    """About how many bytes later frames have added to it."""
+    @property
+    def do(self) -> Callable[[], None]:
+        """Does it."""
+        ...
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may wait, for a disk for instance."""
+        ...
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it waits for a local disk at most."""
+        ...
+
+    @property
+    def batch(self) -> BatchJob | None:
+        """How it is done together with tasks of other connections."""
+        ...
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether it may wait for other clients without a limit."""
+        ...
 
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return len(self.frame.body) + self.frame.head_bytes + _TASK_SIZE * self.messages + self.joined_bytes
+        ...
+
+
+_T = TypeVar("_T", bound=Task)
+TASK_SIZE: Final = 512
+"""About how many bytes a task takes beside its content."""
 
 
 @dataclass(slots=True)
@@ -65,7 +78,7 @@ class Backlog:
     """About how much memory unfinished tasks take."""
 
 
-class SerialExecutor:
+class SerialExecutor(Generic[_T]):
     """Does tasks one after the other."""
 
     __slots__ = ("_backlog", "_fail", "_is_busy", "_perform", "_tasks", "_transport", "has_waiting")
@@ -73,7 +86,7 @@ class SerialExecutor:
     def __init__(
         self,
         transport: TransportContext,
-        perform: Callable[[Task], None],
+        perform: Callable[[_T], None],
         fail: Callable[[BaseException], None],
         backlog: Backlog,
     ) -> None:
@@ -84,7 +97,7 @@ class SerialExecutor:
         self._perform = perform
         self._fail = fail
         self._backlog = backlog
-        self._tasks: deque[Task] = deque()
+        self._tasks: deque[_T] = deque()
         self._is_busy = False
         self.has_waiting = False
         """Whether there may be tasks for which `run` was not called."""
@@ -95,11 +108,11 @@ class SerialExecutor:
         return not self._is_busy and not self._tasks
 
     @property
-    def last(self) -> Task | None:
+    def last(self) -> _T | None:
         """The last task that waits."""
         return self._tasks[-1] if self._tasks else None
 
-    def add(self, task: Task) -> None:
+    def add(self, task: _T) -> None:
         """Do `task` now if nothing precedes it and it cannot wait; otherwise queue it for `run`."""
         # At once only if nothing waits or runs: otherwise it would overtake earlier tasks.
         if not task.may_wait and self.is_idle:
@@ -109,9 +122,8 @@ class SerialExecutor:
             self.has_waiting = self._backlog.has_waiting = True
             self._backlog.waiting_bytes += task.size
 
-    def grow(self, task: Task, size: int) -> None:
-        """Note that a frame joined `task`, which still waits, and adds `size` bytes."""
-        task.joined_bytes += size
+    def grow(self, size: int) -> None:
+        """Note that a task which still waits has grown by `size` bytes."""
         self._backlog.waiting_bytes += size
 
     def run(self) -> None:
@@ -136,7 +148,7 @@ class SerialExecutor:
         """Drop the waiting tasks."""
         self._tasks.clear()
 
-    def _do_all(self, run: list[Task]) -> None:
+    def _do_all(self, run: list[_T]) -> None:
         for task in run:
             self._perform(task)
 

@@ -11,18 +11,30 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.errors import GoneError, ProviderError
-from pyjms_provider.protocols.stomp.packed import FRAME_BYTES
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer, ProviderSession
-    from pyjms_provider.protocols.stomp.server.contracts import Engine
+    from pyjms_provider.protocols.engine import TransportContext
 
+_LOOK_BYTES: Final = 32 * 1024
+"""Found messages of this size are written before more are looked for."""
 LOOK_MESSAGES: Final = 32
 """The most messages found in one job."""
+
+
+class Engine(Protocol):
+    """What reading ahead needs of the engine of a connection."""
+
+    transport: TransportContext
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection has ended, or ends when all is written."""
+        ...
 
 
 class Browsing:
@@ -34,12 +46,16 @@ class Browsing:
         messages: Iterator[Delivery],
         write: Callable[[Delivery], Iterable[bytes]],
         ready: Callable[[], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
-        """`write` encodes a frame in parts, on any thread; `ready` is called when `look` has found messages, or the end."""
+        """`write` encodes a frame in parts, on any thread; `ready` is called when `look` has found messages, or the end; `failed` with the
+        error of a search.
+        """
         self._engine = engine
         self._messages = messages
         self._write = write
         self._ready = ready
+        self._failed = failed
         self._found: deque[Sequence[bytes]] = deque()
         self._is_busy = False
         self._is_over = False
@@ -75,7 +91,7 @@ class Browsing:
         found: list[Sequence[bytes]] = []
         size = 0
         # Bounded in messages and in bytes, since all are in memory until they are written.
-        while len(found) < most and size < FRAME_BYTES and not self._is_over:
+        while len(found) < most and size < _LOOK_BYTES and not self._is_over:
             delivery = next(self._messages, None)
             if delivery is None:
                 return found, True
@@ -93,10 +109,8 @@ class Browsing:
             found, self._has_seen_all = result
             self._found.extend(found)
             self._ready()
-        elif isinstance(error, ProviderError):
-            self._engine.refuse(None, error)
         elif error is not None:
-            self._engine.fail(error)
+            self._failed(error)
 
 
 _log = logging.getLogger(__name__)
@@ -113,15 +127,17 @@ class Fetching:
         ready: Callable[[], None],
         lost: Callable[[], None],
         none: Callable[[], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         """`ready` is called when `take` has the message; `lost` when it could not be read, and was quarantined; `none` when a search found
-        none, which `pop_found_none` reports as well.
+        none, which `pop_found_none` reports as well; `failed` with any other error.
         """
         self._engine = engine
         self._session = session
         self._ready = ready
         self._lost = lost
         self._none = none
+        self._failed = failed
         self._lock = Lock()
         self._found: Delivery | None = None
         self._is_unwanted = False
@@ -184,16 +200,14 @@ class Fetching:
         elif isinstance(error, GoneError):
             # A damaged message is skipped, and its credit serves the next one (decision 0600).
             (self._ready if is_unwanted else self._lost)()
-        elif isinstance(error, ProviderError):
-            self._engine.refuse(None, error)
         else:
-            self._engine.fail(error)
+            self._failed(error)
 
     def _given_back(self, _: None, error: BaseException | None) -> None:
         # Only now may other messages be pulled: the returned one is older.
         self.is_busy = False
         if error is not None:
-            self._engine.fail(error)
+            self._failed(error)
         self._ready()
 
     def _give_back(self, delivery: Delivery) -> None:

@@ -66,7 +66,7 @@ def stomp_opener(
 
         def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
             if management is not None:
-                management(port).note_client(principal, _name_in(shown), address, port.name, reason)
+                management(port).note_client(principal, user_name_in(shown), address, port.name, reason)
 
         chosen = port.chosen
         assert isinstance(chosen, StompPortAttributes)
@@ -90,6 +90,6 @@ def stomp_opener(
     return opener
 
 
-def _name_in(shown: Credentials | None) -> str:
+def user_name_in(shown: Credentials | None) -> str:
     """Return the user name in the credentials; "" where they have none."""
     return shown.user_name if isinstance(shown, PasswordCredentials) else ""
