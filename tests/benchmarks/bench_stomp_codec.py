@@ -8,11 +8,10 @@ from pathlib import Path
 from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parent))
-from measure import PROPERTIES, TEXT, compare, report
+from measure import ENVELOPE, compare, report
 from stomp import utils
 from stomp.transport import BaseTransport
 
-from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
@@ -22,20 +21,6 @@ FRAMES = 4_000
 AT_ONCE = 50
 """Frames of one read from the socket."""
 
-ENVELOPE = Envelope(
-    destination=Address(AddressKind.QUEUE, "orders"),
-    message_id=MessageId("ID:bench-1-1-1"),
-    timestamp_ms=1_767_323_045_678,
-    expiration_ms=0,
-    delivery_mode=2,
-    priority=4,
-    correlation_id=None,
-    reply_to=None,
-    jms_type=None,
-    properties=PROPERTIES,  # type: ignore[arg-type]  # plain ints, floats, strings and booleans, as they are stored
-    body_kind=BodyKind.TEXT,
-    body=TEXT,
-)
 FRAME = expanded(to_frame(ENVELOPE, PYJMS, command="MESSAGE"))
 FRAME.headers |= {"subscription": "c1", "ack": "17", "message-id": "ID:bench-1-1-1"}
 DATA = encode(FRAME, Version.V1_2)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pyjms.api.message import TextMessage
 from pyjms.api.session import Session
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 
 TEXT = ("The quick brown fox jumps over the lazy dog. " * 23)[:1024]
 PROPERTIES: dict[str, object] = {
@@ -27,6 +28,21 @@ PROPERTIES: dict[str, object] = {
     "d1": 3.14159,
     "d2": -1e-9,
 }
+ENVELOPE = Envelope(
+    destination=Address(AddressKind.QUEUE, "orders"),
+    message_id=MessageId("ID:bench-1-1-1"),
+    timestamp_ms=1_767_323_045_678,
+    expiration_ms=0,
+    delivery_mode=2,
+    priority=4,
+    correlation_id=None,
+    reply_to=None,
+    jms_type=None,
+    properties=PROPERTIES,  # type: ignore[arg-type]  # plain ints, floats, strings and booleans, as they are stored
+    body_kind=BodyKind.TEXT,
+    body=TEXT,
+)
+"""The message as it crosses the SPI."""
 REPEATS = 5
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self, TypeAlias
 from uuid import UUID
 
@@ -119,7 +120,6 @@ Writer: TypeAlias = Callable[[Any], bytes]
 _u16 = struct.Struct(">H").unpack_from
 _u32 = struct.Struct(">I").unpack_from
 _u64 = struct.Struct(">Q").unpack_from
-_i8 = struct.Struct(">b").unpack_from
 _i16 = struct.Struct(">h").unpack_from
 _i32 = struct.Struct(">i").unpack_from
 _i64 = struct.Struct(">q").unpack_from
@@ -141,6 +141,19 @@ def _number(unpack: Callable[[bytes, int], tuple[Any, ...]], width: int, kind: A
     # What the bytes can say is in range: the class's own check would say so again for each value.
     make = float.__new__ if issubclass(kind, float) else int.__new__
     return lambda data, at, _room: (make(kind, unpack(data, at)[0]), at + width)
+
+
+def _octet(values: tuple[Any, ...]) -> Reader:
+    """Return a reader of one byte; `values` has what each of the 256 bytes means."""
+    return lambda data, at, _room: (values[data[at]], at + 1)
+
+
+def _unsigned(kind: type) -> Reader:
+    return _octet(tuple(kind(number) for number in range(256)))
+
+
+def _signed(kind: type) -> Reader:
+    return _octet(tuple(kind(number - 256 if number > 127 else number) for number in range(256)))
 
 
 def _boolean(data: bytes, at: int, _room: int) -> tuple[bool, int]:
@@ -314,12 +327,12 @@ READERS[0x42] = _constant(False)
 READERS[0x43] = _constant(UInt(0))
 READERS[0x44] = _constant(ULong(0))
 READERS[0x45] = lambda _data, at, _room: ([], at)
-READERS[0x50] = _number(lambda data, at: (data[at],), 1, UByte)
-READERS[0x51] = _number(_i8, 1, Byte)
-READERS[0x52] = _number(lambda data, at: (data[at],), 1, UInt)
-READERS[0x53] = _number(lambda data, at: (data[at],), 1, ULong)
-READERS[0x54] = _number(_i8, 1)
-READERS[0x55] = _number(_i8, 1, Long)
+READERS[0x50] = _unsigned(UByte)
+READERS[0x51] = _signed(Byte)
+READERS[0x52] = _unsigned(UInt)
+READERS[0x53] = _unsigned(ULong)
+READERS[0x54] = _signed(int)
+READERS[0x55] = _signed(Long)
 READERS[0x56] = _boolean
 READERS[0x60] = _number(_u16, 2, UShort)
 READERS[0x61] = _number(_i16, 2, Short)
@@ -420,11 +433,15 @@ _pack_i64 = struct.Struct(">Bq").pack
 _pack_f32 = struct.Struct(">Bf").pack
 _pack_f64 = struct.Struct(">Bd").pack
 _pack_compound = struct.Struct(">BII").pack
+NULL: Final = b"\x40"
+_SHORT_INTS: Final = {number: _pack_i8(0x54, number) for number in range(-128, 128)}
+_SHORT_STRINGS: Final = tuple(bytes((0xA1, size)) for size in range(256))
+"""What comes before the characters of a string, by its size."""
 
 
 def write_null(_value: None) -> bytes:
     """Write null."""
-    return b"\x40"
+    return NULL
 
 
 def write_boolean(value: bool) -> bytes:
@@ -458,7 +475,7 @@ def write_ulong(value: int) -> bytes:
 
 def write_int(value: int) -> bytes:
     """Write an int in its shortest form."""
-    return _pack_i8(0x54, value) if -128 <= value < 128 else _pack_i32(0x71, value)
+    return _SHORT_INTS.get(value) or _pack_i32(0x71, value)
 
 
 def write_long(value: int) -> bytes:
@@ -475,7 +492,7 @@ def write_string(value: str) -> bytes:
     """Write a string in its shortest form."""
     data = value.encode()
     size = len(data)
-    return b"\xa1" + _OCTETS[size] + data if size < 256 else _pack_u32(0xB1, size) + data
+    return _SHORT_STRINGS[size] + data if size < 256 else _pack_u32(0xB1, size) + data
 
 
 def write_symbol(value: str) -> bytes:
@@ -506,6 +523,33 @@ def write_map(value: Mapping[Any, Any]) -> bytes:
     for key, item in value.items():
         parts.append(writers[type(key)](key))
         parts.append(writers[type(item)](item))
+    return write_compound(0xC1, len(parts), b"".join(parts))
+
+
+class _Names(dict[str, bytes]):
+    """Strings as they are written, by their text."""
+
+    def __missing__(self, text: str) -> bytes:
+        data = write_string(text)
+        if len(data) <= _NAME_SIZE_MAX:
+            if len(self) >= _NAMES_MAX:
+                self.clear()
+            self[text] = data
+        return data
+
+
+_NAMES_MAX: Final = 4096
+_NAME_SIZE_MAX: Final = 130
+NAMES: Final = _Names()
+"""The strings that come with many messages: names of properties and of destinations. Bounded in number and size, as clients choose them."""
+
+
+def write_named(value: Mapping[str, Any]) -> bytes:
+    """Write a map whose keys are names of properties or entries, in the order of its items."""
+    names, writers = NAMES, WRITERS
+    parts: list[bytes] = []
+    for name, item in value.items():
+        parts += (names[name], writers[type(item)](item))
     return write_compound(0xC1, len(parts), b"".join(parts))
 
 
@@ -593,19 +637,19 @@ class _Writers(dict[type, Writer]):
 WRITERS: Mapping[type, Writer] = _Writers(
     {
         type(None): write_null,
-        bool: write_boolean,
+        bool: {True: b"\x41", False: b"\x42"}.__getitem__,
         UByte: write_ubyte,
         UShort: write_ushort,
         UInt: write_uint,
         ULong: write_ulong,
-        Byte: lambda value: _pack_i8(0x51, value),
-        Short: lambda value: _pack_i16(0x61, value),
+        Byte: partial(_pack_i8, 0x51),
+        Short: partial(_pack_i16, 0x61),
         int: write_int,
         Int: write_int,
         Long: write_long,
-        Float: lambda value: _pack_f32(0x72, value),
-        float: lambda value: _pack_f64(0x82, value),
-        Double: lambda value: _pack_f64(0x82, value),
+        Float: partial(_pack_f32, 0x72),
+        float: partial(_pack_f64, 0x82),
+        Double: partial(_pack_f64, 0x82),
         Decimal: _write_decimal,
         Char: _write_char,
         Timestamp: write_timestamp,

@@ -10,7 +10,9 @@ What is pyjms's own, as Java has no such thing:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -18,9 +20,22 @@ from uuid import UUID
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.protocols.amqp import codec, performatives
-from pyjms_provider.protocols.amqp.codec import Array, Decimal, Symbol, Timestamp, UByte, UInt, ULong, UShort
+from pyjms_provider.protocols.amqp.codec import (
+    NAMES,
+    NULL,
+    Array,
+    Decimal,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+from pyjms_provider.protocols.amqp.errors import EncodeError
 from pyjms_provider.protocols.amqp.message import (
     DATA,
+    PROPERTIES,
     SEQUENCE,
     VALUE,
     Message,
@@ -148,32 +163,90 @@ def write_message(envelope: Envelope, *, now_ms: int, delivery_count: int = 0) -
     Raises:
         EncodeError: a value has no form in AMQP, as half of a surrogate pair has none.
     """
-    return b"".join(
-        (write_header(envelope, now_ms=now_ms, delivery_count=delivery_count), _annotations(envelope), _bare(envelope))
-    )
+    try:
+        header = write_header(envelope, now_ms=now_ms, delivery_count=delivery_count)
+        return b"".join((header, _annotations(envelope), *_bare(envelope)))
+    except (UnicodeEncodeError, struct.error) as error:
+        raise EncodeError(f"AMQP cannot say what is in a message: {error}") from None
 
 
 def write_header(envelope: Envelope, *, now_ms: int, delivery_count: int = 0) -> bytes:
     """Return the header section of an envelope, which is all that changes from delivery to delivery."""
     expiration = envelope.expiration_ms
+    is_durable = envelope.delivery_mode == PERSISTENT
+    if not expiration and not delivery_count:
+        known = _HEADERS.get((is_durable, envelope.priority))
+        if known is not None:
+            return known
     ttl = min(max(expiration - now_ms, 1), UINT_MAX) if expiration else None
-    header = Header(envelope.delivery_mode == PERSISTENT, envelope.priority, ttl, False, delivery_count)
-    return performatives.write(header)
+    return performatives.write(Header(is_durable, envelope.priority, ttl, False, delivery_count))
+
+
+_HEADERS: Final[Mapping[tuple[bool, int], bytes]] = {
+    (is_durable, priority): performatives.write(Header(is_durable, priority))
+    for is_durable in (False, True)
+    for priority in range(PRIORITY_MAX + 1)
+}
+"""The headers of messages that never expire, at their first delivery."""
 
 
 def _annotations(envelope: Envelope) -> bytes:
     destination, reply_to = envelope.destination, envelope.reply_to
-    annotations = {
-        MESSAGE_TYPE: Byte(_KINDS[envelope.body_kind]),
-        DESTINATION_TYPE: Byte(_ADDRESS_KINDS[destination.kind, destination.temporary]),
-    }
+    return _written_annotations(
+        _KINDS[envelope.body_kind],
+        _ADDRESS_KINDS[destination.kind, destination.temporary],
+        None if reply_to is None else _ADDRESS_KINDS[reply_to.kind, reply_to.temporary],
+    )
+
+
+@cache  # as many as there are kinds
+def _written_annotations(kind: int, destination: int, reply_to: int | None) -> bytes:
+    annotations = {MESSAGE_TYPE: Byte(kind), DESTINATION_TYPE: Byte(destination)}
     if reply_to is not None:
-        annotations[REPLY_TO_TYPE] = Byte(_ADDRESS_KINDS[reply_to.kind, reply_to.temporary])
+        annotations[REPLY_TO_TYPE] = Byte(reply_to)
     return write_annotations(annotations)
 
 
-def _bare(envelope: Envelope) -> bytes:
+def _bare(envelope: Envelope) -> tuple[bytes, ...]:
     content_type, body = _BODIES[envelope.body_kind](envelope.body)
+    given = envelope.properties
+    if not given:
+        return _write_properties(envelope, content_type), body
+    if _IN_PROPERTIES.isdisjoint(given):
+        return _write_properties(envelope, content_type), write_application_properties(given), body
+    own = {name: value for name, value in given.items() if name not in _IN_PROPERTIES}
+    properties = _write_given_properties(envelope, content_type)
+    return (properties, write_application_properties(own), body) if own else (properties, body)
+
+
+def _write_properties(envelope: Envelope, content_type: str | None) -> bytes:
+    """Write the properties of a message whose JMS properties all go into the application properties.
+
+    As `performatives.write` does, without a record and its checks: a quarter of the time of a message.
+    """
+    created = envelope.timestamp_ms
+    if not created:  # the fields would end before
+        return _write_given_properties(envelope, content_type)
+    message_id, correlation_id = envelope.message_id, envelope.correlation_id
+    reply_to, expiration = envelope.reply_to, envelope.expiration_ms
+    fields = b"".join(
+        (
+            NULL if message_id is None else codec.write_value(amqp_id_of(message_id)),
+            NULL,
+            NAMES[envelope.destination.name],
+            NULL if envelope.jms_type is None else codec.write_string(envelope.jms_type),
+            NULL if reply_to is None else NAMES[reply_to.name],
+            NULL if correlation_id is None else codec.write_value(amqp_id_of(correlation_id)),
+            NULL if content_type is None else codec.write_symbol(content_type),
+            NULL,
+            codec.write_timestamp(expiration) if expiration else NULL,
+            codec.write_timestamp(created),
+        )
+    )
+    return write_section(PROPERTIES, codec.write_compound(0xC0, 10, fields))
+
+
+def _write_given_properties(envelope: Envelope, content_type: str | None) -> bytes:
     given = envelope.properties
     user = given.get(USER_ID)
     sequence = given.get(GROUP_SEQUENCE)
@@ -193,12 +266,7 @@ def _bare(envelope: Envelope) -> bytes:
         group_sequence=sequence & UINT_MAX if isinstance(sequence, int) else None,
         reply_to_group_id=_text(given.get(REPLY_TO_GROUP_ID)),
     )
-    own = {name: value for name, value in given.items() if name not in _IN_PROPERTIES} if given else None
-    parts = [performatives.write(properties)]
-    if own:
-        parts.append(write_application_properties(own))
-    parts.append(body)
-    return b"".join(parts)
+    return performatives.write(properties)
 
 
 def _text(value: Any) -> str | None:
@@ -223,7 +291,7 @@ _BODIES: Final[Mapping[BodyKind, Callable[[Any], tuple[str | None, bytes]]]] = {
     BodyKind.NONE: lambda _: (None, _write_value(None)),
     BodyKind.TEXT: lambda text: (None, _write_value(text)),
     BodyKind.BYTES: lambda data: (BYTES_TYPE, _write_data(data)),
-    BodyKind.MAP: lambda entries: (None, _write_value(dict(entries))),
+    BodyKind.MAP: lambda entries: (None, write_section(VALUE, codec.write_named(entries))),
     BodyKind.STREAM: lambda values: (None, write_section(SEQUENCE, codec.write_value(list(values)))),
     BodyKind.OBJECT: _write_object,
 }

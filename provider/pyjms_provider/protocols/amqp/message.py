@@ -7,20 +7,19 @@ receiver as the bytes that the sender wrote.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyjms_provider.protocols.amqp import codec, performatives
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX, READERS, Symbol, as_decode_error, skip_value
+from pyjms_provider.protocols.amqp.codec import NESTING_MAX, READERS, Symbol, ULong, as_decode_error, skip_value
 from pyjms_provider.protocols.amqp.errors import DecodeError
 from pyjms_provider.protocols.amqp.performatives import Header, Properties
 
 _HEADER: Final = 0x70
 _DELIVERY_ANNOTATIONS: Final = 0x71
 _MESSAGE_ANNOTATIONS: Final = 0x72
-_PROPERTIES: Final = 0x73
+PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
 DATA: Final = 0x75
 SEQUENCE: Final = 0x76
@@ -30,26 +29,25 @@ _NAMES: Final[Mapping[str, int]] = {
     "amqp:header:list": _HEADER,
     "amqp:delivery-annotations:map": _DELIVERY_ANNOTATIONS,
     "amqp:message-annotations:map": _MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": _PROPERTIES,
+    "amqp:properties:list": PROPERTIES,
     "amqp:application-properties:map": _APPLICATION_PROPERTIES,
     "amqp:data:binary": DATA,
     "amqp:amqp-sequence:list": SEQUENCE,
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": _FOOTER,
 }
-_BODIES: Final = (DATA, SEQUENCE, VALUE)
+_SHORT_KINDS: Final = frozenset({0xA0, 0xA1, 0xC0, 0xC1})
+_LONG_KINDS: Final = frozenset({0xB0, 0xB1, 0xD0, 0xD1})
+"""Format codes of what sections mostly have as their content: of a size of one byte, and of four."""
+_u32 = struct.Struct(">I").unpack_from
 SECTIONS_MAX: Final = 65_536
 """Sections of one message: the body may have any number of data or sequence sections."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    code: int
-    start: int
-    """Where its descriptor is."""
-    value: int
-    """Where its content is."""
-    end: int
+_KNOWN_MAX: Final = 512
+_KNOWN_SIZE_MAX: Final = 64
+_known: dict[bytes, Any] = {}
+"""What short headers and annotations say, by their bytes: a flow of messages has few of them. Bounded, as clients choose them."""
 
 
 class Message:
@@ -62,44 +60,73 @@ class Message:
         DecodeError: the sections are not those of a message, or not in their order (part 3, 3.2).
     """
 
+    __slots__ = (
+        "_application_properties",
+        "_bare_end",
+        "_bare_start",
+        "_bodies",
+        "_body",
+        "_properties",
+        "_sections",
+        "body_kind",
+        "data",
+    )
+
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._sections: dict[int, _Section] = {}
-        self._body: list[_Section] = []
+        self.body_kind: int | None = None
+        """`DATA`, `SEQUENCE` or `VALUE`; None: the message has no body."""
+        self._sections: dict[int, tuple[int, int, int]] = {}
+        """By code, without the body: where the descriptor and the content are, and the end."""
+        self._bodies: list[int] = []
+        """Where the contents of the body's sections are."""
         self._bare_start = self._bare_end = len(data)
-        self._find_sections()
+        self._properties: Properties | None = None
+        self._application_properties: Mapping[str, Any] | None = None
+        self._body: Any = _UNREAD
+        try:
+            self._find_sections()
+        except (IndexError, struct.error) as error:
+            raise as_decode_error(error) from None
 
     def _find_sections(self) -> None:
-        data, at, last, size = self.data, 0, _HEADER - 1, len(self.data)
-        bare_start = bare_end = None
+        data, sections, size = self.data, self._sections, len(self.data)
+        at, last = 0, _HEADER - 1
+        bare_start = None
         while at < size:
             start = at
             # Nearly every section has its descriptor in the short form.
-            if data[at : at + 2] == b"\x00\x53" and at + 3 < size:
+            if data[at] == 0 and data[at + 1] == 0x53:
                 code, value = data[at + 2], at + 3
             else:
                 code, value = self._descriptor(at)
-            at = skip_value(data, value)
-            is_next_body = code == last and code in (DATA, SEQUENCE)
-            if (
-                not _HEADER <= code <= _FOOTER
-                or (code <= last and not is_next_body)
-                or (code in _BODIES and last in _BODIES and code != last)
-            ):
-                raise DecodeError(f"a message has a section {code:#04x} where none may be")
-            section = _Section(code, start, value, at)
-            if code in _BODIES:
-                if len(self._body) >= SECTIONS_MAX:
-                    raise DecodeError(f"a message has more than {SECTIONS_MAX} sections")
-                self._body.append(section)
+            kind = data[value]
+            if kind in _SHORT_KINDS:
+                at = value + 2 + data[value + 1]
+            elif kind in _LONG_KINDS:
+                at = value + 5 + _u32(data, value + 1)[0]
             else:
-                self._sections[code] = section
-            if _PROPERTIES <= code <= VALUE:
-                bare_start = start if bare_start is None else bare_start
-                bare_end = at
+                at = skip_value(data, value)
+            if at > size:
+                raise DecodeError("the bytes end within a value")
+            if code > last:
+                is_wrong = code > _FOOTER or (last >= DATA and code <= VALUE)
+            else:
+                is_wrong = code != last or not DATA <= code <= SEQUENCE
+            if is_wrong:
+                raise DecodeError(f"a message has a section {code:#04x} where none may be")
+            if PROPERTIES <= code <= VALUE:
+                if bare_start is None:
+                    self._bare_start = bare_start = start
+                self._bare_end = at
+            if DATA <= code <= VALUE:
+                if len(self._bodies) >= SECTIONS_MAX:
+                    raise DecodeError(f"a message has more than {SECTIONS_MAX} sections")
+                self.body_kind = code
+                self._bodies.append(value)
+            else:
+                sections[code] = start, value, at
             last = code
-        if bare_start is not None and bare_end is not None:
-            self._bare_start, self._bare_end = bare_start, bare_end
 
     def _descriptor(self, at: int) -> tuple[int, int]:
         data = self.data
@@ -107,11 +134,7 @@ class Message:
             raise DecodeError("a message has something that is no section")
         descriptor, value = codec.read_value(data, at + 1)
         code = (
-            _NAMES.get(descriptor, 0)
-            if type(descriptor) is Symbol
-            else descriptor
-            if isinstance(descriptor, int)
-            else 0
+            _NAMES.get(descriptor, 0) if type(descriptor) is Symbol else descriptor if type(descriptor) is ULong else 0
         )
         return int(code), value
 
@@ -120,72 +143,99 @@ class Message:
         """The bare message: properties, application properties and body, as they came."""
         return self.data[self._bare_start : self._bare_end]
 
-    @cached_property
+    @property
     def header(self) -> Header:
         """The header; without one, its defaults."""
-        return self._record(_HEADER) or Header()
-
-    @cached_property
-    def delivery_annotations(self) -> Mapping[str, Any]:
-        """The delivery annotations, which are for the next hop alone."""
-        return self._map(_DELIVERY_ANNOTATIONS)
-
-    @cached_property
-    def message_annotations(self) -> Mapping[str, Any]:
-        """The message annotations."""
-        return self._map(_MESSAGE_ANNOTATIONS)
-
-    @cached_property
-    def properties(self) -> Properties:
-        """The properties; without the section, none of them is set."""
-        return self._record(_PROPERTIES) or Properties()
-
-    @cached_property
-    def application_properties(self) -> Mapping[str, Any]:
-        """The application properties."""
-        return self._map(_APPLICATION_PROPERTIES)
+        section = self._sections.get(_HEADER)
+        return _NO_HEADER if section is None else self._often(section, self._read_record)
 
     @property
-    def body_kind(self) -> int | None:
-        """`DATA`, `SEQUENCE` or `VALUE`; None: the message has no body."""
-        return self._body[0].code if self._body else None
+    def delivery_annotations(self) -> Mapping[str, Any]:
+        """The delivery annotations, which are for the next hop alone."""
+        section = self._sections.get(_DELIVERY_ANNOTATIONS)
+        return _NOTHING if section is None else self._often(section, self._read_map)
 
-    @cached_property
+    @property
+    def message_annotations(self) -> Mapping[str, Any]:
+        """The message annotations."""
+        section = self._sections.get(_MESSAGE_ANNOTATIONS)
+        return _NOTHING if section is None else self._often(section, self._read_map)
+
+    @property
+    def properties(self) -> Properties:
+        """The properties; without the section, none of them is set."""
+        found = self._properties
+        if found is None:
+            section = self._sections.get(PROPERTIES)
+            found = self._properties = Properties() if section is None else self._read_record(section)
+        return found
+
+    @property
+    def application_properties(self) -> Mapping[str, Any]:
+        """The application properties."""
+        found = self._application_properties
+        if found is None:
+            section = self._sections.get(_APPLICATION_PROPERTIES)
+            found = self._application_properties = _NOTHING if section is None else self._read_map(section)
+        return found
+
+    @property
     def body(self) -> Any:
         """The body: bytes of all data sections, a list of all sequences' items, or the value."""
+        if self._body is _UNREAD:
+            self._body = self._read_body()
+        return self._body
+
+    def _read_body(self) -> Any:
         kind = self.body_kind
         if kind is None:
             return None
-        values = [self._value(section) for section in self._body]
         if kind == VALUE:
-            return values[0]
+            return self._value(self._bodies[0])
+        values = [self._value(each) for each in self._bodies]
         if not all(isinstance(each, bytes if kind == DATA else list) for each in values):
             raise DecodeError("the body of a message is not what its section says")
         if kind == DATA:
             return values[0] if len(values) == 1 else b"".join(values)
         return [item for each in values for item in each]
 
-    def _value(self, section: _Section) -> Any:
+    def _often(self, section: tuple[int, int, int], read: Callable[[tuple[int, int, int]], Any]) -> Any:
+        """Return what a section says that comes again with many messages; nobody may change it."""
+        data = self.data[section[0] : section[2]]
+        found = _known.get(data)
+        if found is None:
+            found = read(section)
+            if len(data) <= _KNOWN_SIZE_MAX:
+                if len(_known) >= _KNOWN_MAX:
+                    _known.clear()
+                _known[data] = found
+        return found
+
+    def _read_record(self, section: tuple[int, int, int]) -> Any:
+        return performatives.read(self.data, section[0])[0]
+
+    def _read_map(self, section: tuple[int, int, int]) -> Mapping[str, Any]:
+        value = self._value(section[1])
+        if not isinstance(value, dict):
+            raise DecodeError("a section of annotations or properties is no map")
+        return MappingProxyType(value)
+
+    def _value(self, at: int) -> Any:
         try:
-            return READERS[self.data[section.value]](self.data, section.value + 1, NESTING_MAX)[0]
+            return READERS[self.data[at]](self.data, at + 1, NESTING_MAX)[0]
         except (IndexError, struct.error, UnicodeDecodeError) as error:
             raise as_decode_error(error) from None
 
-    def _record(self, code: int) -> Any:
-        section = self._sections.get(code)
-        return None if section is None else performatives.read(self.data, section.start)[0]
 
-    def _map(self, code: int) -> Mapping[str, Any]:
-        section = self._sections.get(code)
-        value = {} if section is None else self._value(section)
-        if not isinstance(value, dict):
-            raise DecodeError("a section of annotations or properties is no map")
-        return value
+_UNREAD: Final = object()
+_NO_HEADER: Final = Header()
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_PREFIXES: Final = tuple(b"\x00\x53" + bytes((code,)) for code in range(256))
 
 
 def write_section(code: int, value: bytes) -> bytes:
     """Return a section; `value` is its content, as it is written."""
-    return b"\x00\x53" + bytes((code,)) + value
+    return _PREFIXES[code] + value
 
 
 def write_annotations(annotations: Mapping[str, Any]) -> bytes:
@@ -197,4 +247,4 @@ def write_annotations(annotations: Mapping[str, Any]) -> bytes:
 
 def write_application_properties(properties: Mapping[str, Any]) -> bytes:
     """Return the section of application properties."""
-    return write_section(_APPLICATION_PROPERTIES, codec.write_map(properties))
+    return write_section(_APPLICATION_PROPERTIES, codec.write_named(properties))

@@ -331,10 +331,45 @@ def test_sections_may_have_their_names_as_descriptors() -> None:
     assert Message(data).body == "x"
 
 
-def test_half_of_a_surrogate_pair_has_no_form() -> None:
-    envelope = replace(_foreign(b""), body_kind=BodyKind.TEXT, body="\ud800")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body_kind": BodyKind.TEXT, "body": "\ud800"},
+        {"body_kind": BodyKind.MAP, "body": {"\ud800": 1}},
+        {"body_kind": BodyKind.STREAM, "body": ("\ud800",)},
+        {"properties": {"\ud800": 1}},
+        {"properties": {"name": "\ud800"}},
+        {"properties": {"JMSXGroupID": "\ud800"}},
+        {"jms_type": "\ud800"},
+        {"message_id": "ID:\ud800", "timestamp_ms": 1},
+        {"destination": Address(AddressKind.QUEUE, "\ud800"), "timestamp_ms": 1},
+    ],
+    ids=str,
+)
+def test_half_of_a_surrogate_pair_has_no_form(changes: dict[str, Any]) -> None:
     with pytest.raises(EncodeError):
-        write_message(envelope, now_ms=NOW)
+        write_message(replace(_foreign(b""), **changes), now_ms=NOW)
+
+
+def test_short_sections_that_come_again_are_shared_and_cannot_be_changed() -> None:
+    data = write_message(replace(_foreign(b""), body_kind=BodyKind.NONE, body=None), now_ms=NOW)
+    first, second = Message(data).message_annotations, Message(data).message_annotations
+    assert first is second
+    with pytest.raises(TypeError):
+        first["x"] = 1  # type: ignore[index]
+
+
+def test_many_different_names_and_headers_are_read_and_written_too() -> None:
+    for number in range(5000):
+        envelope = replace(_foreign(b""), properties={f"name{number}": number}, expiration_ms=NOW + 1 + number)
+        message = Message(write_message(envelope, now_ms=NOW))
+        assert message.application_properties == {f"name{number}": number}
+        assert message.header.ttl == 1 + number
+
+
+def test_a_descriptor_that_is_no_ulong_is_no_section() -> None:
+    with pytest.raises(DecodeError):
+        Message(b"\x00\x52\x73\x45")
 
 
 # As proton reads and writes it
