@@ -126,6 +126,7 @@ def readdressed(
         properties,
         envelope.body_kind,
         envelope.body,
+        envelope.deliver_at_ms,
     )
 
 

@@ -12,7 +12,7 @@ __all__ = ["Capability"]
 
 
 class Capability(Flag):
-    """Optional features of JMS 1.1 and of this SPI. Sending, consuming and acknowledging are not optional."""
+    """Optional features of JMS and of this SPI. Sending, consuming and acknowledging are not optional."""
 
     NONE = 0
     TOPICS = auto()
@@ -53,3 +53,9 @@ class Capability(Flag):
     """Units that are staged under a name and promoted by the epoch (`ProviderSession.stage`, `Stages`)."""
     PERSISTENT_SESSIONS = auto()
     """The tags of a registered client's last committed request and reply are kept (`PersistentSessions`, `ProviderSession.tag`)."""
+    SHARED_SUBSCRIPTIONS = auto()
+    """Several consumers, of any connections, divide the messages of one subscription (JMS 2.0 §8.3.2, §8.3.4): `SubscribeRequest.shared_name`,
+    and with `DURABLE_SUBSCRIPTIONS` `SubscribeRequest.is_shared`.
+    """
+    DELIVERY_DELAY = auto()
+    """No consumer gets a message before its delivery time, `Envelope.deliver_at_ms` (JMS 2.0 §7.9)."""

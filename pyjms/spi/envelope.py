@@ -116,6 +116,8 @@ class Envelope:
     """Application, JMSX and provider properties; values as `pyjms.types.Stored` without bytes (§3.5)."""
     body_kind: BodyKind
     body: Body
+    deliver_at_ms: int = 0
+    """The delivery time: no consumer gets the message before it, in milliseconds since 1970 UTC (JMS 2.0 §3.4.13); 0: at once."""
 
 
 _VALUE = 40

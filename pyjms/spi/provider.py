@@ -106,6 +106,17 @@ class SubscribeRequest:
     """The name of a durable subscription of this client, or None (§6.3)."""
     priority: int = 0
     """A consumer of higher priority is served first while it wants messages; any int."""
+    shared_name: str | None = None
+    """The name of a shared non-durable subscription, or None (JMS 2.0 §8.3.2). Needs `Capability.SHARED_SUBSCRIPTIONS`; excludes `durable_name`.
+
+    All consumers that give this name on connections of one client id, or on any connections without one, divide the messages of one
+    subscription, which ends with the last of them. `no_local` does not apply to shared subscriptions.
+    """
+    is_shared: bool = False
+    """Whether the durable subscription is shared (JMS 2.0 §8.3.4). Needs `Capability.SHARED_SUBSCRIPTIONS`.
+
+    It has any number of consumers, and the connection need not have a client id: without one the name is known to all that have none.
+    """
 
 
 class ConnectionEvents(Protocol):
@@ -265,6 +276,10 @@ class ProviderSession(ABC):
 
         Raises `DestinationError`; `SubscriptionInUseError` when the durable subscription has a subscriber. A durable
         name that exists with another topic, selector or no_local is deleted and created again (JMS 1.1 §6.11.1).
+
+        A shared subscription takes any number of consumers. Raises `SubscriptionInUseError` when it has some, and the request names another
+        topic or selector (JMS 2.0 §8.3.2, §8.3.4), and when a durable subscription of that name exists that is shared where the request's is
+        not, or the other way round, whether it has consumers or not. Durable and non-durable names are separate.
         """
 
     @abstractmethod

@@ -215,6 +215,26 @@ def persistent_sessions(environment: Environment, connection: ProviderConnection
     return tag == "committed"
 
 
+def shared_subscriptions(environment: Environment, connection: ProviderConnection) -> bool:
+    topic, session, name = environment.topic(), connection.open_session(transacted=False), environment.name("shared")
+    receivers = [environment.receiver(each, topic, shared_name=name) for each in (session, environment.session())]
+    found = []
+    for receiver, text in zip(receivers, ("first", "second"), strict=True):
+        environment.send(session, topic, text)
+        found.append(receiver.take().envelope.body)
+    return found == ["first", "second"]  # with a subscription of its own, the second receiver gets both
+
+
+def delivery_delay(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    environment.send(session, queue, "later", deliver_at_ms=environment.clock.time_ms() + 200)
+    environment.send(session, queue, "at once")
+    receiver = environment.receiver(session, queue)
+    seen = receiver.take_texts(1)
+    environment.clock.advance(300)
+    return seen + receiver.take_texts(1) == ["at once", "later"]
+
+
 def embedded_broker(environment: Environment, connection: ProviderConnection) -> bool:
     environment.provider.stop_broker(environment.url)
     return True
@@ -239,6 +259,8 @@ PROBES: dict[Capability, Probe] = {
     Capability.REPLAY: replay,
     Capability.STAGE: stage,
     Capability.PERSISTENT_SESSIONS: persistent_sessions,
+    Capability.SHARED_SUBSCRIPTIONS: shared_subscriptions,
+    Capability.DELIVERY_DELAY: delivery_delay,
     Capability.EMBEDDED_BROKER: embedded_broker,  # last, as it ends the others' broker
 }
 
