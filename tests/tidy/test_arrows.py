@@ -46,7 +46,10 @@ THIRD_PARTY = {
         "pyjms/recoverable/",
         "pyjms/demo/sites/chain.py",
     ),
-    "websocket": ("provider/pyjms_provider/clients/stomp/sockets.py",),
+    "websocket": (
+        "provider/pyjms_provider/clients/network/web_sockets.py",
+        "provider/pyjms_provider/clients/stomp/sockets.py",
+    ),
     "stomp": ("provider/pyjms_provider/clients/stomp/sockets.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),

@@ -20,45 +20,33 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from threading import Lock, Thread, current_thread, get_ident
+from threading import Lock, get_ident
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
-from pyjms.spi.envelope import Address
 from pyjms.spi.errors import (
     AccessDeniedError,
     ConnectionLostError,
     DestinationError,
     DestinationInUseError,
     DuplicateClientIdError,
-    InDoubtError,
     ProviderError,
     ResourceError,
-    RolledBackError,
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
 from pyjms.spi.interrupts import deferred
-from pyjms.spi.words import said_by_system
-from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError, UnansweredError
+from pyjms_provider.clients.network.endpoints import Endpoint
+from pyjms_provider.clients.network.io_thread import IoThread, WritingEndedError
+from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.sockets import connect
-from pyjms_provider.clients.stomp.transport import (
-    TICK_S,
-    HeartBeat,
-    Poller,
-    SentFlag,
-    SocketReader,
-    Wakeup,
-    WriteBuffer,
-    WriteBufferClosedError,
-)
-from pyjms_provider.forks import let_go
+from pyjms_provider.clients.stomp.transport import HeartBeat, SentFlag, WriteBuffer
 from pyjms_provider.protocols.stomp.answers import PERSISTS_ALL, error_of, is_closing
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
@@ -113,45 +101,6 @@ def refusal(frame: Frame) -> ProviderError:
     kind = next((kind for words, kind in _MEANINGS if words in searched), ProviderError)
     shown = " ".join(text.split())
     return kind(f"the broker refused it: {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}")
-
-
-def not_restored(address: Address, error: ProviderError) -> ResourceError:
-    """Return the error for a consumer that the broker refuses after a failover: no further attempt helps, and the other consumers go on."""
-    return ResourceError(f"a consumer of {address} could not be made anew, and receives nothing more: {error.reason}")
-
-
-class ConnectionLostInCallError(Exception):
-    """The connection ended before the broker answered: it is not known whether the request was done."""
-
-
-class NotSentError(ConnectionLostInCallError):
-    """The connection ended before any of the request was written: the broker has not received it."""
-
-
-class UnansweredError(ResourceError):
-    """The broker did not answer in time: it is not known whether it has done the request, or is going to."""
-
-
-def lost_while_sent(error: ConnectionLostInCallError) -> ProviderError:
-    """Return the client's error for a message that was being sent when the connection ended."""
-    if isinstance(error, NotSentError):
-        return ResourceError(f"the connection was lost before the message was sent ({error}): send it again")
-    return InDoubtError(
-        f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
-    )
-
-
-def lost_while_ended(error: ConnectionLostInCallError | ResourceError, how: str) -> ProviderError:
-    """Return the client's error for a transaction whose end got no answer; `how`: "committed" or "staged"."""
-    if isinstance(error, NotSentError):
-        return RolledBackError(
-            f"the transaction was rolled back, as the connection was lost before it was {how}: {error}"
-        )
-    if isinstance(error, ConnectionLostInCallError):
-        return InDoubtError(
-            f"the connection was lost while the transaction was {how} ({error}): it is not known whether that was done"
-        )
-    return InDoubtError(f"it is not known whether the transaction was {how}: {error.reason}")
 
 
 class RefusedError(Exception):
@@ -279,11 +228,8 @@ class PhysicalConnection:
         """Callbacks for a RECEIPT that comes after the wait for it has ended."""
         # Heart-beats go by real time: the broker knows nothing of an application's virtual clock.
         self._system_clock = SystemClock()
-        self._io_thread = 0
-        try:
-            self._acquire()
-        except OSError as error:  # the process may open no more for the moment, say
-            raise ResourceError(f"no connection to {endpoint}: {said_by_system(error)}") from error
+        self._io = IoThread(self, endpoint, lambda: connect(endpoint, settings), protocol="stomp", faults=(StompError,))
+        self._socket, self._wakeup, self._reader = self._io.socket, self._io.wakeup, self._io.reader
         self._buffer = WriteBuffer(
             _UNWRITTEN_BYTES_MAX,
             self._wakeup.set,
@@ -298,25 +244,6 @@ class PhysicalConnection:
         self._opened = Signal()
         self._in_a_row = 0
         """How many frames that may be delayed were sent since a thread waited, or since the last round of the I/O thread."""
-        self._chores: deque[Callable[[], None]] = deque()
-        self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
-
-    def _acquire(self) -> None:
-        """Acquire the resources of the connection: all, or none. Raises `OSError`, `ResourceError`."""
-        with ExitStack() as acquired:
-            self._socket = connect(self.endpoint, self._settings)
-            acquired.callback(self._socket.close)
-            self._wakeup = Wakeup()
-            acquired.callback(self._wakeup.close)
-            self._poller = Poller(self._socket.fileno(), self._wakeup.fileno)
-            acquired.callback(self._poller.close)
-            self._reader = SocketReader(
-                is_shared=self._socket.is_lendable, wake=self._wakeup.set, poll_reads=self._poller.poll_reads
-            )
-            # Ends first: after the close of the socket its number may soon be another file's, and must not be polled.
-            acquired.callback(self._reader.end)
-            # Taken out of the stack only now: if a step above fails, the stack closes what the earlier ones acquired.
-            self._acquired = acquired.pop_all()
 
     def open(self, headers: dict[str, str]) -> Frame:
         """Send CONNECT and return CONNECTED.
@@ -325,11 +252,7 @@ class PhysicalConnection:
         connection.
         """
         period = self._settings.heart_beat_ms
-        try:
-            self._thread.start()
-        except RuntimeError as error:  # the system has no more threads for the moment
-            self._acquired.close()
-            raise ResourceError(f"no connection to {self.endpoint}: {error}") from error
+        self._io.start()
         # After the start of the thread: over TLS only that thread may write, and it reads the answer.
         self.post(Frame("CONNECT", {"accept-version": _VERSION.value, "heart-beat": f"{period},{period}", **headers}))
         is_answered = self._opened.wait(self._settings.connect_timeout_ms / 1000)
@@ -372,7 +295,7 @@ class PhysicalConnection:
             self._buffer.put(data, corked=corked, needs_room=needs_room, sent=sent)
         except EncodingError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
-        except (WriteBufferClosedError, OSError) as error:
+        except (WritingEndedError, OSError) as error:
             raise self._lost(error) from error
 
     def post_soon(self, *frames: Frame, waits: bool = False) -> None:
@@ -397,7 +320,7 @@ class PhysicalConnection:
             # The first message of a frame starts the ticks; those that follow find them running.
             if self._buffer.gather(session, message, corked=corked) and corked:
                 self._reader.keep_polling()
-        except (WriteBufferClosedError, OSError) as error:
+        except (WritingEndedError, OSError) as error:
             raise self._lost(error) from error
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
@@ -405,14 +328,14 @@ class PhysicalConnection:
         try:
             if self._buffer.acknowledge(head, first, last):
                 self._reader.keep_polling()
-        except WriteBufferClosedError as error:
+        except WritingEndedError as error:
             raise self._lost(error) from error
 
     def _lost(self, error: Exception) -> ConnectionLostInCallError:
         """Return the error for a failed write: with a closed buffer nothing was sent; how much a failing socket took is not known."""
         # The I/O thread finds the error of the socket by itself, and ends the connection because of it.
         self._wakeup.set()
-        kind = NotSentError if isinstance(error, WriteBufferClosedError) else ConnectionLostInCallError
+        kind = NotSentError if isinstance(error, WritingEndedError) else ConnectionLostInCallError
         return kind(self.reason or str(error) or "it was closed")
 
     def _room_timeout_s(self) -> float | None:
@@ -440,7 +363,7 @@ class PhysicalConnection:
         Raises the error that the broker answers, `UnansweredError` when it does not answer in time, `ConnectionLostInCallError`.
         """
         me = get_ident()
-        if me in (self._reader.reader, self._io_thread):
+        if me in (self._reader.reader, self._io.ident):
             # A client may close things in `on_ready`: this thread would wait for an answer that only it can read.
             self.post(*frames, needs_room=needs_room, sent=sent)
             return _RECEIPT
@@ -540,16 +463,11 @@ class PhysicalConnection:
 
     def is_own_thread(self) -> bool:
         """Return whether the caller is the thread that reads, and so must not wait for data that only it can read."""
-        return get_ident() in (self._reader.reader, self._io_thread)
+        return self._io.is_own_thread()
 
     def call_soon(self, chore: Callable[[], None]) -> None:
-        """Have the I/O thread call `chore`, which neither waits nor raises; it is dropped once the connection has ended.
-
-        Takes no lock: the garbage collector may run finalizers that call this on any thread, under any lock.
-        """
-        # First the entry, then the wakeup: the I/O thread reads the list after it has cleared the wakeup.
-        self._chores.append(chore)
-        self._wakeup.set()
+        """Have the I/O thread call `chore`; see `IoThread.call_soon`."""
+        self._io.call_soon(chore)
 
     @contextmanager
     def browsing(self, end: Callable[[], None]) -> Iterator[None]:
@@ -598,79 +516,36 @@ class PhysicalConnection:
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's."""
-        # A thread that was never started has no ident, and cannot be joined.
-        if self._thread is not current_thread() and self._thread.ident is not None:
-            self._thread.join(timeout_s)
+        self._io.join(timeout_s)
 
     def forget(self, reason: str) -> None:
         """Mark the connection as ended, in a child of this process, and write nothing: the socket is the parent's."""
         # A thread of the parent may have held the lock at the fork; in the child it would stay locked.
         self._lock, self.reason, self.has_ended, self.is_closing = Lock(), reason, True, True
         self._buffer.forget()
-        self._reader.forget()
-        let_go(self._socket.fileno())
-        self._wakeup.forget()
+        self._io.forget()
 
-    # The I/O thread
+    # The work of the I/O thread
 
-    def _run(self) -> None:
-        self._io_thread = get_ident()
-        try:
-            self._serve()
-        except WriteBufferClosedError:
-            pass  # another thread closes the connection just now, and a heart-beat came too late for it
-        except (OSError, StompError, ConnectionLostInCallError) as error:
-            self.reason = str(error) or type(error).__name__
-        except Exception as error:  # the top of a thread
-            _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
-            self.reason = f"{type(error).__name__}: {error}"
-        # The buffer is closed before the socket: a later send then learns that nothing was written (`NotSentError`), while an
-        # error of the socket would leave that open.
-        self.is_closing = True
-        self._buffer.close()
-        try:
-            self._acquired.close()
-        finally:
-            # Whatever the close raises: without `_end` the connection would never be replaced.
-            self._opened.set()
-            self._end(self.reason or "it was closed")
+    @property
+    def has_rest(self) -> bool:
+        """Whether the socket did not take all of the buffer."""
+        return self._buffer.has_rest
 
-    def _serve(self) -> None:
-        reader, poller, buffer = self._reader, self._poller, self._buffer
-        self._read()  # TLS may have read ahead during the handshake
-        reader.begin(self._socket.fileno(), self._read)
-        while not self.is_closing:
-            poller.poll_writes(buffer.has_rest)
-            is_woken, is_readable = poller.wait(self._sleep_s())
-            if is_woken:
-                # Cleared before the state is read: a change after that ends the next wait.
-                self._wakeup.clear()
-            if reader.failure is not None:
-                raise reader.failure
-            if is_readable:
-                reader.try_read()
-            while self._chores:
-                self._chores.popleft()()
-            # Every round writes corked data, so that a tick is the longest delay.
-            self._in_a_row = 0
-            buffer.uncork()
-            if buffer.has_rest:
-                buffer.flush(self._socket.write)
-                self._beats.sent_ms = self._system_clock.monotonic_ms()
-            # Only a wait that has lasted its whole time is a tick: a
-            # wake-up may follow the last use of the socket at once.
-            if reader.is_ticking and not (is_woken or is_readable):
-                reader.tick()
-            self._keep_time()
+    def write(self) -> None:
+        """Write corked data, and what the socket did not take."""
+        self._in_a_row = 0
+        self._buffer.uncork()
+        if self._buffer.has_rest:
+            self._buffer.flush(self._socket.write)
+            self._beats.sent_ms = self._system_clock.monotonic_ms()
 
-    def _sleep_s(self) -> float | None:
-        """Return how long the thread may sleep; None: until it is woken."""
-        if self._reader.is_ticking:
-            return TICK_S
-        wait_ms = self._beats.wait_ms(self._system_clock.monotonic_ms())
-        return None if wait_ms is None else wait_ms / 1000
+    def wait_ms(self) -> float | None:
+        """Return for how many milliseconds no heart-beat is due."""
+        return self._beats.wait_ms(self._system_clock.monotonic_ms())
 
-    def _keep_time(self) -> None:
+    def keep_time(self) -> None:
+        """Send a heart-beat if one is due. Raises `ConnectionLostInCallError` if the broker is silent."""
         now_ms = self._system_clock.monotonic_ms()
         if self._beats.is_dead(now_ms):
             raise ConnectionLostInCallError(
@@ -679,6 +554,16 @@ class PhysicalConnection:
         if self._beats.is_due(now_ms):
             self._buffer.put(self._socket.frame(_BEAT))
             self._beats.sent_ms = now_ms
+
+    def stop_writing(self) -> None:
+        """Close the buffer."""
+        self._buffer.close()
+
+    def on_io_ended(self, reason: str) -> None:
+        """Fail all calls that wait, and tell the owner."""
+        self.reason = reason or self.reason
+        self._opened.set()
+        self._end(self.reason or "it was closed")
 
     def _end(self, reason: str) -> None:
         """Fail all calls that wait, and tell the owner."""
@@ -696,7 +581,8 @@ class PhysicalConnection:
 
     # Frames received, on the thread that reads
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Handle the frames that are there."""
         while (data := self._socket.read()) is not None:
             if not data:
                 raise ConnectionLostInCallError("the broker closed the connection")
@@ -716,8 +602,8 @@ class PhysicalConnection:
             # the next wait. Another `recv` would mostly find nothing.
             if not self._socket.has_more:
                 return
-            for answer in self._socket.answers():
-                self._buffer.put(answer)
+        for answer in self._socket.answers():
+            self._buffer.put(answer)
 
     def _take(self, frame: Frame) -> None:
         if self.connected is None:

@@ -16,7 +16,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.provider import ConnectRequest
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.options import Endpoint
+from pyjms_provider.clients.network.endpoints import Endpoint
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.clients.stomp.sockets import advice
 from tests.provider.clients.stomp.fake_broker import FakeBroker

@@ -8,7 +8,8 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.clients.stomp.failover import FailoverConnection, FailoverState
+from pyjms_provider.clients.network.failover import FailoverState
+from pyjms_provider.clients.stomp.failover import StompFailoverConnection
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
@@ -32,7 +33,7 @@ def test_a_connection_that_is_closed_while_it_gets_its_client_id_stays_closed() 
 
 
 def test_a_client_id_waits_for_a_connection_that_is_being_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    events, asked, lost, real = Events(), Event(), Event(), FailoverConnection.current
+    events, asked, lost, real = Events(), Event(), Event(), StompFailoverConnection.current
     others = set(enumerate_threads())
 
     def heal(number: int, frame: Frame) -> None:
@@ -40,20 +41,20 @@ def test_a_client_id_waits_for_a_connection_that_is_being_made_anew(monkeypatch:
             lost.set()
             assert asked.wait(PATIENCE_S)
 
-    def current(link: FailoverConnection) -> PhysicalConnection:
+    def current(link: StompFailoverConnection) -> PhysicalConnection:
         if link.state is FailoverState.RECONNECTING:
             asked.set()
         return real(link)
 
     with FakeBroker() as broker, connected(broker, events=events) as connection:
         broker.on_frame = heal
-        monkeypatch.setattr(FailoverConnection, "current", current)
+        monkeypatch.setattr(StompFailoverConnection, "current", current)
         broker.cut()
         assert lost.wait(PATIENCE_S)
         connection.set_client_id("desk")
         asked.set()  # if nothing was waited for
         for healer in set(enumerate_threads()) - others:
-            if healer.name.startswith("pyjms-stomp-healer"):
+            if healer.name.startswith("pyjms-healer-stomp"):
                 healer.join(PATIENCE_S)
         link = connection.link
         assert link.newest is link.current()

@@ -12,7 +12,7 @@ from websockets.typing import Subprotocol
 
 from pyjms import BytesMessage, ConnectionFactory, DeliveryMode, Session
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.clients.stomp.sockets import why_closed
+from pyjms_provider.clients.network.web_sockets import why_closed
 from pyjms_provider.protocols.stomp.codec import encode
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from tests.provider.clients.stomp.world import Events, connect

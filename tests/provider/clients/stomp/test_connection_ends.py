@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.clients.stomp.failover import FailoverState
-from pyjms_provider.clients.stomp.transport import SocketReader
+from pyjms_provider.clients.network.failover import FailoverState
+from pyjms_provider.clients.network.polling import SocketReader
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.test_reading import a_wire
 from tests.provider.clients.stomp.world import QUICKLY, connected
@@ -18,7 +18,7 @@ from tests.pyjms.runtime.helpers import eventually
 
 
 def test_an_end_does_not_wait_for_a_reader_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.clients.stomp.transport._END_S", 0.01)
+    monkeypatch.setattr("pyjms_provider.clients.network.polling._END_S", 0.01)
     reading = SocketReader(is_shared=True, wake=lambda: None, poll_reads=lambda _: None)
     is_taken, may_end = Event(), Event()
 
@@ -42,7 +42,7 @@ def test_the_end_is_told_though_not_all_could_be_closed(monkeypatch: pytest.Monk
         def refuse() -> None:
             raise RuntimeError("cannot be closed")
 
-        wire._acquired.callback(refuse)
+        wire._io.acquired.callback(refuse)
         wire.close()
         assert threads.ended.wait(PATIENCE_S)
 

@@ -9,10 +9,13 @@ import pytest
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.failover import ConnectionInterruptedError, FailoverConnection
+from pyjms_provider.clients.network.failover import ConnectionInterruptedError
+from pyjms_provider.clients.network.io_thread import WritingEndedError
+from pyjms_provider.clients.network.polling import SocketReader
+from pyjms_provider.clients.stomp.failover import StompFailoverConnection
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
-from pyjms_provider.clients.stomp.transport import SocketReader, WriteBuffer, WriteBufferClosedError
+from pyjms_provider.clients.stomp.transport import WriteBuffer
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
 from pyjms_provider.protocols.stomp.frames import Frame, Version
@@ -81,7 +84,7 @@ def test_nothing_is_corked_any_more_when_it_is_closed() -> None:
     outbox.close()
     outbox.uncork()
     assert socket.written == []
-    with pytest.raises(WriteBufferClosedError):
+    with pytest.raises(WritingEndedError):
         outbox.put(b"b", corked=True)
 
 
@@ -117,7 +120,7 @@ def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypa
     with FakeBroker() as broker:
         settings = read_url(ProviderUrl.parse(broker.url))
         clock = SystemClock()
-        link = FailoverConnection(settings, dict, clock, _Owner())
+        link = StompFailoverConnection(settings, dict, clock, _Owner())
         physical = link.current()
         for numbers in ((1, 1), (2, 3), (5, 5)):
             physical.acknowledge_soon(ONE, *numbers)
@@ -287,7 +290,7 @@ def test_nothing_is_acknowledged_after_the_end_nor_without_room() -> None:
     with pytest.raises(ResourceError, match="has not read"):
         outbox.acknowledge(ONE, 1, 1)
     outbox.close()
-    with pytest.raises(WriteBufferClosedError):
+    with pytest.raises(WritingEndedError):
         outbox.acknowledge(ONE, 1, 1)
 
 
@@ -298,7 +301,7 @@ def test_who_gathers_finds_no_room_either_and_nothing_after_the_end() -> None:
     with pytest.raises(ResourceError, match="has not read"):
         outbox.gather("s1", encode(make_envelope("x" * 600)))
     outbox.close()
-    with pytest.raises(WriteBufferClosedError):
+    with pytest.raises(WritingEndedError):
         outbox.gather("s1", encode(make_envelope("x")))
 
 
@@ -320,9 +323,9 @@ def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> Non
     for full in (outbox, impatient):
         full.flush(socket.write)
         full.close()
-    with pytest.raises(WriteBufferClosedError):
+    with pytest.raises(WritingEndedError):
         outbox.put(b"-credit-" * 2)
-    with pytest.raises(WriteBufferClosedError):
+    with pytest.raises(WritingEndedError):
         impatient.put(b"-credit-" * 2, needs_room=False)
     written = b"".join(socket.written)
     assert written.count(b"-credit-" * 2) == 2

@@ -25,8 +25,9 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ConnectRequest
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.stomp.failover import ConnectionInterruptedError, FailoverConnection
-from pyjms_provider.clients.stomp.options import Endpoint
+from pyjms_provider.clients.network.endpoints import Endpoint
+from pyjms_provider.clients.network.failover import ConnectionInterruptedError
+from pyjms_provider.clients.stomp.failover import StompFailoverConnection
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -58,9 +59,9 @@ def request_of(broker: FakeBroker) -> ConnectRequest:
 
 def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, number: int) -> None:
     """Have the connection of that number, from 1, end after the broker's CONNECTED and before anybody hears of it."""
-    attempt = FailoverConnection._connect
+    attempt = StompFailoverConnection.connect
 
-    def connect(link: FailoverConnection, endpoint: Endpoint) -> PhysicalConnection:
+    def connect(link: StompFailoverConnection, endpoint: Endpoint) -> PhysicalConnection:
         physical = attempt(link, endpoint)
         if physical.number == number:
             broker.cut()
@@ -68,7 +69,7 @@ def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, n
             assert physical.has_ended
         return physical
 
-    monkeypatch.setattr(FailoverConnection, "_connect", connect)
+    monkeypatch.setattr(StompFailoverConnection, "connect", connect)
 
 
 @pytest.mark.parametrize("kind", [FakeBroker, Peer])
@@ -400,8 +401,8 @@ def test_a_process_that_lacks_something_for_a_moment_heals_when_it_has_that_agai
     with FakeBroker() as broker, connected(broker, events=events) as connection:
         session = connection.open_session(transacted=False)
         if what == "thread":
-            for module in ("failover", "physical_connection"):
-                monkeypatch.setattr(f"pyjms_provider.clients.stomp.{module}.Thread", Scarce)
+            for module in ("network.failover", "network.io_thread"):
+                monkeypatch.setattr(f"pyjms_provider.clients.{module}.Thread", Scarce)
         else:
             make: Callable[[], object] = resolve_name(what)
             monkeypatch.setattr(what, lack)

@@ -18,9 +18,10 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.failover import TRANSITIONS, FailoverEvent, FailoverState
+from pyjms_provider.clients.network.endpoints import Endpoint
+from pyjms_provider.clients.network.failover import TRANSITIONS, FailoverEvent, FailoverState
 from pyjms_provider.clients.stomp.foreign.subscribing import selector_text
-from pyjms_provider.clients.stomp.options import OPTIONS, Endpoint, StompSettings, read_url
+from pyjms_provider.clients.stomp.options import OPTIONS, StompSettings, read_url
 from pyjms_provider.clients.stomp.physical_connection import refusal
 from pyjms_provider.clients.stomp.transport import HeartBeat
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS

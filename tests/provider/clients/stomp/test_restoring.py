@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.clients.stomp.failover import FailoverState
+from pyjms_provider.clients.network.failover import FailoverState
 from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
 from pyjms_provider.clients.stomp.foreign.session import ForeignSession, Subscription
 from pyjms_provider.clients.stomp.native.connection import NativeConnection

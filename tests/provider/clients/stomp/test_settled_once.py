@@ -8,8 +8,8 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
+from pyjms_provider.clients.network.calls import UnansweredError
 from pyjms_provider.clients.stomp.foreign.session import ForeignSession
-from pyjms_provider.clients.stomp.physical_connection import UnansweredError
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume, hasten

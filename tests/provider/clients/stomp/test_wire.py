@@ -20,13 +20,12 @@ import pytest
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.options import Endpoint, StompSettings, read_url
-from pyjms_provider.clients.stomp.physical_connection import (
-    ConnectionLostInCallError,
-    PhysicalConnection,
-    RefusedError,
-)
-from pyjms_provider.clients.stomp.sockets import StompSocket, connect
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError
+from pyjms_provider.clients.network.endpoints import Endpoint
+from pyjms_provider.clients.network.sockets import ClientSocket
+from pyjms_provider.clients.stomp.options import StompSettings, read_url
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, RefusedError
+from pyjms_provider.clients.stomp.sockets import connect
 from pyjms_provider.clients.stomp.transport import HeartBeat
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker, Silent
@@ -176,11 +175,11 @@ def test_a_port_where_nothing_listens_is_told_with_its_reason(caplog: pytest.Log
 
 
 @pytest.fixture
-def channels(monkeypatch: pytest.MonkeyPatch) -> list[StompSocket]:
+def channels(monkeypatch: pytest.MonkeyPatch) -> list[ClientSocket]:
     """What connections are made on."""
-    made: list[StompSocket] = []
+    made: list[ClientSocket] = []
 
-    def connect_and_note(endpoint: Endpoint, settings: StompSettings) -> StompSocket:
+    def connect_and_note(endpoint: Endpoint, settings: StompSettings) -> ClientSocket:
         made.append(connect(endpoint, settings))
         return made[-1]
 
@@ -190,7 +189,7 @@ def channels(monkeypatch: pytest.MonkeyPatch) -> list[StompSocket]:
 
 @pytest.mark.parametrize(("what", "number"), [("socket.socketpair", 1), ("select.epoll", 1), ("socket.socketpair", 2)])
 def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
-    monkeypatch: pytest.MonkeyPatch, channels: list[StompSocket], what: str, number: int
+    monkeypatch: pytest.MonkeyPatch, channels: list[ClientSocket], what: str, number: int
 ) -> None:
     pairs, calls = [], count(1)
     make_pair, make = socket.socketpair, resolve_name(what)
@@ -214,13 +213,13 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
 
 
 def test_a_connection_that_gets_no_thread_is_told_and_closed(
-    monkeypatch: pytest.MonkeyPatch, channels: list[StompSocket]
+    monkeypatch: pytest.MonkeyPatch, channels: list[ClientSocket]
 ) -> None:
     class Scarce(Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("pyjms_provider.clients.stomp.physical_connection.Thread", Scarce)
+    monkeypatch.setattr("pyjms_provider.clients.network.io_thread.Thread", Scarce)
     with FakeBroker() as broker:
         wire, _ = make_wire(broker.url)
         with pytest.raises(ResourceError, match="can't start new thread"):
@@ -228,7 +227,7 @@ def test_a_connection_that_gets_no_thread_is_told_and_closed(
         assert [channel.fileno() for channel in channels] == [-1]
 
 
-def test_small_frames_are_not_held_back(channels: list[StompSocket]) -> None:
+def test_small_frames_are_not_held_back(channels: list[ClientSocket]) -> None:
     with FakeBroker() as broker:
         wire, _ = open_wire(broker.url)
         (channel,) = channels

@@ -12,7 +12,7 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectRequest, ExpiredMessage, SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.failover import FailoverConnection
+from pyjms_provider.clients.stomp.failover import StompFailoverConnection
 from pyjms_provider.clients.stomp.foreign.connection import ForeignConnection
 from pyjms_provider.clients.stomp.foreign.session import ForeignSession, Subscription
 from pyjms_provider.clients.stomp.provider import StompProvider
@@ -71,7 +71,7 @@ def connected(broker: FakeBroker, options: str = QUICKLY, events: Events | None 
         connection.close()
 
 
-def hasten(link: FailoverConnection, **limits_ms: int) -> None:
+def hasten(link: StompFailoverConnection, **limits_ms: int) -> None:
     """Have a connection wait only so long from now on: what came before it may have taken longer on a busy machine."""
     for name, limit_ms in limits_ms.items():
         object.__setattr__(link._settings, name, limit_ms)

@@ -28,7 +28,8 @@ from pyjms.spi.provider import (
     SubscribeRequest,
 )
 from pyjms.spi.selector import Selector
-from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, not_restored
+from pyjms_provider.clients.stomp.failover import StompConnectionBase, StompFailoverConnection
 from pyjms_provider.clients.stomp.foreign.held_message import REDELIVERIES, HeldMessage, begin_settlement, flush
 from pyjms_provider.clients.stomp.foreign.session import Browser, ForeignSession, Subscription
 from pyjms_provider.clients.stomp.foreign.subscribing import (
@@ -39,12 +40,7 @@ from pyjms_provider.clients.stomp.foreign.subscribing import (
     place_of,
 )
 from pyjms_provider.clients.stomp.options import StompSettings
-from pyjms_provider.clients.stomp.physical_connection import (
-    ConnectionLostInCallError,
-    PhysicalConnection,
-    UnansweredError,
-    not_restored,
-)
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.message_properties import quoted
@@ -130,7 +126,7 @@ class ForeignConnection(StompConnectionBase):
         settings: StompSettings,
         request: ConnectRequest,
         events: ConnectionEvents,
-        link: FailoverConnection | None = None,
+        link: StompFailoverConnection | None = None,
     ) -> None:
         """Connect, or use a new `link` that is connected. Raises as `Provider.connect`."""
         super().__init__(settings, request, events)
@@ -140,7 +136,7 @@ class ForeignConnection(StompConnectionBase):
         self._sessions: dict[ForeignSession, None] = {}
         self._subscriptions: dict[str, Subscription | Browser] = {}
         if link is None:
-            self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
+            self.link = StompFailoverConnection(settings, self._connect_headers, request.clock, self)
         else:
             self.link = link
             link.hand_over(self._connect_headers, self)

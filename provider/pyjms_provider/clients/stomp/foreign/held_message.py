@@ -11,13 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.physical_connection import (
-    ConnectionLostInCallError,
-    PhysicalConnection,
-    Request,
-    UnansweredError,
-    lost_while_ended,
-)
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, lost_while_ended
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, Request
 from pyjms_provider.clients.stomp.transport import SentFlag
 from pyjms_provider.protocols.stomp.frames import Frame
 

@@ -28,6 +28,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.close_once import CloseOnce
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, lost_while_sent
 from pyjms_provider.clients.stomp.foreign.held_message import (
     HeldMessage,
     MessageSource,
@@ -36,13 +37,7 @@ from pyjms_provider.clients.stomp.foreign.held_message import (
     flush,
 )
 from pyjms_provider.clients.stomp.foreign.subscribing import Subscribing, prefetch
-from pyjms_provider.clients.stomp.physical_connection import (
-    ConnectionLostInCallError,
-    PhysicalConnection,
-    Request,
-    UnansweredError,
-    lost_while_sent,
-)
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, Request
 from pyjms_provider.protocols.stomp.dialects import Dialect, NackMeaning
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, sender_of

@@ -31,10 +31,10 @@ from pyjms.spi.replay import (
     Stages,
 )
 from pyjms.spi.sessions import PersistentSessions, RegisteredClient, check_client_name
-from pyjms_provider.clients.stomp.failover import FailoverConnection, StompConnectionBase
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, not_restored
+from pyjms_provider.clients.stomp.failover import StompConnectionBase, StompFailoverConnection
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
 from pyjms_provider.clients.stomp.native.session import NativeSession
-from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, UnansweredError, not_restored
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import (
     PACKED_TYPE,
@@ -81,7 +81,7 @@ class NativeConnection(StompConnectionBase):
         """Own temporary destinations: the client's name to the broker's name on the present connection."""
         self._here: dict[Address, Address] = {}
         # After the tables: the I/O thread looks up receivers there as soon as the connection is made.
-        self.link = FailoverConnection(settings, self._connect_headers, request.clock, self)
+        self.link = StompFailoverConnection(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
         self.is_native = greeting.get("pyjms-profile") == commands.PROFILE_VERSION
         """Whether the other side is a pyjms broker that speaks the profile."""

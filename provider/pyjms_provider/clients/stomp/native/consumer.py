@@ -20,7 +20,7 @@ from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
-from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -30,7 +30,7 @@ from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
-    from pyjms_provider.clients.stomp.failover import FailoverConnection
+    from pyjms_provider.clients.stomp.failover import StompFailoverConnection
     from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
     from pyjms_provider.protocols.stomp.commands import DeliveryIds
@@ -58,7 +58,7 @@ _PERSISTENT: Final = 2
 class ReceivingConnection(Protocol):
     """What consumers and browsers use of a `NativeConnection`."""
 
-    link: FailoverConnection
+    link: StompFailoverConnection
     clock: Clock
     settings: StompSettings
     is_started: bool

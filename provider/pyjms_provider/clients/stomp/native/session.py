@@ -24,14 +24,14 @@ from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.sessions import check_tags
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
-from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer, ReceivedMessage
-from pyjms_provider.clients.stomp.physical_connection import (
+from pyjms_provider.clients.network.calls import (
     ConnectionLostInCallError,
-    Request,
     UnansweredError,
     lost_while_ended,
     lost_while_sent,
 )
+from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer, ReceivedMessage
+from pyjms_provider.clients.stomp.physical_connection import Request
 from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.answers import Counted, Found, Prepared, Recovered
 from pyjms_provider.protocols.stomp.commands import DeliveryIds, delivery_ids

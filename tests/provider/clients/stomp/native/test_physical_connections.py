@@ -18,8 +18,9 @@ from pyjms.spi.errors import (
     TooLateError,
 )
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
-from pyjms_provider.clients.stomp.physical_connection import ConnectionLostInCallError, PhysicalConnection
+from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, consumer_of, link_to, linked

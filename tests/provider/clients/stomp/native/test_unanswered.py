@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.spi.errors import AccessDeniedError, BranchError, ResourceError
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.stomp.failover import FailoverConnection
+from pyjms_provider.clients.stomp.failover import StompFailoverConnection
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.protocols.stomp.commands import Start
@@ -98,15 +98,15 @@ def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     if what == "consumer":
         consumer_of(session)
     given_up = hold_up(peer, make, of_connection=1)
-    real, main = FailoverConnection.current, get_ident()
+    real, main = StompFailoverConnection.current, get_ident()
 
-    def current(link: FailoverConnection) -> PhysicalConnection:
+    def current(link: StompFailoverConnection) -> PhysicalConnection:
         if get_ident() == main and len(peer.of(make)) >= 2:
             peer.wait_for(make, 3)  # that of the first, which waits for its answer
             raise ResourceError("no connection")
         return real(link)
 
-    monkeypatch.setattr(FailoverConnection, "current", current)
+    monkeypatch.setattr(StompFailoverConnection, "current", current)
     peer.cut_before = (make, 2)
     with pytest.raises(ResourceError, match="no connection"):
         _ = connection.open_session(transacted=False) if what == "session" else consumer_of(session)
