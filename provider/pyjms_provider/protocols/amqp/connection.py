@@ -206,6 +206,11 @@ class Connection:
         """Whether both ends have opened, and none has closed."""
         return self.state is ConnectionState.OPENED
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the broker has to answer the login, or the open, before anything else of the client is read."""
+        return self._is_login_pending or (self.state is ConnectionState.OPEN_RECEIVED and not self.is_client)
+
     def start(self) -> None:
         """Send the client's first header."""
         if self._is_in_sasl:
@@ -332,10 +337,13 @@ class Connection:
     # ------------------------------------------------------------------------------------------------- the peer's side
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Take bytes from the wire, and return what has happened. Never raises for what the bytes say."""
+        """Take bytes from the wire, and return what has happened. Never raises for what the bytes say.
+
+        The broker's side reads no further than a login or an open that waits for its answer: `receive` with no bytes goes on.
+        """
         self._decoder.feed(data)
         try:
-            while self.state is not ConnectionState.ENDED:
+            while self.state is not ConnectionState.ENDED and not self.is_waiting:
                 found = self._decoder.next()
                 if found is None:
                     break

@@ -144,6 +144,13 @@ class Message:
         return self.data[self._bare_start : self._bare_end]
 
     @property
+    def rest(self) -> bytes:
+        """All from the message annotations on, as it came: what goes on to receivers behind a header of the broker's."""
+        # The sections have one order: nothing is between the annotations and the bare message.
+        annotations = self._sections.get(_MESSAGE_ANNOTATIONS)
+        return self.data[self._bare_start if annotations is None else annotations[0] :]
+
+    @property
     def header(self) -> Header:
         """The header; without one, its defaults."""
         section = self._sections.get(_HEADER)

@@ -53,10 +53,12 @@ class Pair:
 
     def _feed(self, end: Connection, data: bytes, events: list[Event]) -> None:
         for at in range(0, len(data), self.cut):
-            for event in end.receive(data[at : at + self.cut]):
-                events.append(event)
-                if self.accepts:
+            found = end.receive(data[at : at + self.cut])
+            while found:
+                events += found
+                for event in found if self.accepts else ():
                     self._accept(end, event)
+                found = end.receive(b"")  # what came behind a login or an open
 
     def _accept(self, end: Connection, event: Event) -> None:
         if isinstance(event, LoginOffered):
@@ -119,6 +121,20 @@ class Pair:
             for each in self.client_events + self.server_events
             if isinstance(each, ConnectionFailed)
         ]
+
+
+def answered(server: Connection, data: bytes) -> list[Event]:
+    """Have a server take bytes, accept logins and opens, and return all events."""
+    events = found = server.receive(data)
+    while found:
+        for event in found:
+            if isinstance(event, LoginOffered):
+                server.accept_login()
+            elif isinstance(event, ConnectionOpened):
+                server.open(Open("server"))
+        found = server.receive(b"")
+        events = events + found
+    return events
 
 
 def last(events: Sequence[Event], kind: type[_E]) -> _E:

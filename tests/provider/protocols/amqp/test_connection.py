@@ -62,7 +62,7 @@ from pyjms_provider.protocols.amqp.sasl import (
     scram_keys,
 )
 from pyjms_provider.protocols.amqp.session import SessionEnded
-from tests.provider.protocols.amqp.pair import ANONYMOUS, Pair, all_of, bodies, last
+from tests.provider.protocols.amqp.pair import ANONYMOUS, Pair, all_of, answered, bodies, last
 from tests.provider.protocols.amqp.records import RECORDS
 
 KEYS = scram_keys("pencil", b"0123456789abcdef", 4096)
@@ -177,7 +177,8 @@ def test_the_example_of_the_standard_is_computed_as_it_says() -> None:
 )
 def test_what_is_no_login_is_refused(frames: list[object]) -> None:
     server = Connection(ConnectionSettings(), ALL)
-    events = server.receive(bytes(ProtocolHeader(3)) + b"".join(write_frame(0, write(each), kind=1) for each in frames))
+    data = bytes(ProtocolHeader(3)) + b"".join(write_frame(0, write(each), kind=1) for each in frames)
+    events = answered(server, data)
     assert isinstance(events[-1], ConnectionFailed)
     assert server.is_over
 
@@ -210,7 +211,7 @@ def test_everything_may_be_sent_before_an_answer_comes() -> None:
     server = Connection(ConnectionSettings(), SaslServer((), is_required=False))
     data = bytes(ProtocolHeader(0)) + write_frame(0, write(Open("c"))) + write_frame(0, write(Begin(None, 0, 10, 10)))
     data += write_frame(0, write(Attach("l", 0, False, source=Source(), target=Target("q"), initial_delivery_count=0)))
-    names = [type(each).__name__ for each in server.receive(data)]
+    names = [type(each).__name__ for each in answered(server, data)]
     assert names == ["ConnectionOpened", "SessionBegun", "LinkRequested"]
 
 
@@ -284,9 +285,8 @@ def test_a_peer_that_breaks_a_rule_of_connections_is_told(
     frames: list[tuple[int, object]], condition: Condition
 ) -> None:
     server = Connection(ConnectionSettings(), SaslServer((), is_required=False))
-    events = server.receive(
-        bytes(ProtocolHeader(0)) + b"".join(write_frame(channel, write(each)) for channel, each in frames)
-    )
+    data = bytes(ProtocolHeader(0)) + b"".join(write_frame(channel, write(each)) for channel, each in frames)
+    events = answered(server, data)
     assert isinstance(events[-1], ConnectionFailed)
     assert events[-1].error.condition == condition
     assert condition.encode() in server.take()

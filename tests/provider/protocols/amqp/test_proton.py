@@ -168,9 +168,12 @@ class Loop:
             back = bytes(self.transport.peek(pending)) if pending > 0 else b""
             if back:
                 self.transport.pop(len(back))
-                for event in self.ours.receive(back):
-                    self.events.append(event)
-                    self.answer(event)
+                found = self.ours.receive(back)
+                while found:
+                    self.events += found
+                    for event in found:
+                        self.answer(event)
+                    found = self.ours.receive(b"")  # what came behind a login or an open
             while (event := self.collector.peek()) is not None:
                 self.on_proton(event)
                 self.collector.pop()
