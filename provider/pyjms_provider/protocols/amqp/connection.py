@@ -37,6 +37,7 @@ from pyjms_provider.protocols.amqp.link import (
     IncomingUpdated,
     LinkAttached,
     LinkDetached,
+    LinkEnded,
     LinkRequested,
     OutgoingUpdated,
     error_of,
@@ -148,6 +149,7 @@ Event = (
     | LinkRequested
     | LinkAttached
     | LinkDetached
+    | LinkEnded
     | CreditChanged
     | Drained
     | DeliveryReceived

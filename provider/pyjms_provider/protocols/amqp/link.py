@@ -404,6 +404,13 @@ class LinkDetached:
 
 
 @fact
+class LinkEnded:
+    """The peer has answered this side's detach: all that was told on the link before has reached it."""
+
+    link: Link
+
+
+@fact
 class CreditChanged:
     """The receiver has given credit, or asked the sender to drain."""
 

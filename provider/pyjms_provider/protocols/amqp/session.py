@@ -21,6 +21,7 @@ from pyjms_provider.protocols.amqp.link import (
     Link,
     LinkAttached,
     LinkDetached,
+    LinkEnded,
     LinkRequested,
     OutgoingDelivery,
     OutgoingUpdated,
@@ -338,7 +339,7 @@ class Session:
             self._clear()
             self.move(Input.SEND_END)
             self.write(End())
-            self.connection.tell(SessionEnded(self, end.error))
+        self.connection.tell(SessionEnded(self, end.error, is_answer=is_answer))
         self._unmap_if_over()
 
     def cut(self) -> None:
@@ -401,8 +402,7 @@ class Session:
             raise SessionFault(Condition.UNATTACHED_HANDLE, f"no link is attached as {detach.handle}")
         is_answer = link.state is LinkState.DETACH_SENT
         link.received_detach()
-        if not is_answer:
-            self.connection.tell(LinkDetached(link, detach.closed, detach.error))
+        self.connection.tell(LinkEnded(link) if is_answer else LinkDetached(link, detach.closed, detach.error))
 
     def _link_of(self, handle: int) -> Link:
         link = self._remote_links.get(handle)
@@ -487,11 +487,14 @@ class SessionBegun:
 
 @fact
 class SessionEnded:
-    """The session has ended, by the peer or, with `failure`, by this side as the peer broke a rule. Its links are gone."""
+    """The session has ended: by the peer, which may answer this side's end, or, with `failure`, by this side as the peer broke a rule.
+    Its links are gone.
+    """
 
     session: Session
     error: Error | None
     failure: AmqpError | None = None
+    is_answer: bool = False
 
 
 def _in_range(deliveries: dict[int, Any], first: int, last: int) -> list[Any]:

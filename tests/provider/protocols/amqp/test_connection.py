@@ -25,6 +25,7 @@ from pyjms_provider.protocols.amqp.link import (
     IncomingUpdated,
     LinkAttached,
     LinkDetached,
+    LinkEnded,
     LinkRequested,
     OutgoingUpdated,
 )
@@ -305,6 +306,8 @@ def test_a_session_ends_from_either_side_and_its_channel_is_free_again() -> None
     session.end()
     pair.run()
     assert last(pair.server_events, SessionEnded).error is None
+    assert not last(pair.server_events, SessionEnded).is_answer
+    assert last(pair.client_events, SessionEnded).is_answer
     again = pair.client.begin()
     pair.run()
     assert again.is_open
@@ -574,6 +577,7 @@ def test_a_link_is_detached_and_its_name_is_free_again(is_closed: bool) -> None:
     sender.detach(is_closed=is_closed)
     pair.run()
     assert last(pair.server_events, LinkDetached).is_closed is is_closed
+    assert last(pair.client_events, LinkEnded).link is sender
     assert not session.outgoing
     again, _ = pair.to_server(session)
     assert again.is_attached
