@@ -268,9 +268,14 @@ class Connection:
         return session
 
     def accept_login(self) -> None:
-        """Tell the client that it is who it says: the answer to `LoginOffered`."""
+        """Tell the client that it is who it says: the answer to `LoginOffered`.
+
+        Frames that came behind the login wait: `receive`, also without bytes, returns their events.
+        """
         if not self._is_login_pending:
             raise ProtocolMisuseError("no login waits for an answer")
+        if self.is_over:  # the client has not waited for the answer, and said too much or what is no frame
+            return
         self._is_login_pending = False
         additional = self._mechanism.additional_data if isinstance(self._mechanism, ServerMechanism) else None
         self._write_sasl(SaslOutcome(SaslCode.OK, additional))
@@ -427,7 +432,7 @@ class Connection:
 
     def _received_of_client(self, performative: Any) -> None:
         self._rounds += 1
-        if self._is_login_pending or self._rounds > _SASL_ROUNDS_MAX:
+        if self._rounds > _SASL_ROUNDS_MAX:
             raise SaslError("the client says more than its mechanism has")
         sasl = self._sasl
         if isinstance(performative, SaslInit) and self._mechanism is None and isinstance(sasl, SaslServer):
@@ -438,7 +443,8 @@ class Connection:
         elif isinstance(performative, SaslResponse) and self._mechanism is not None:
             response = performative.response
         else:
-            raise SaslError(f"{type(performative).__name__} is not what SASL has now")
+            # A peer that does not speak SASL as a client is told nothing (part 5, 5.3.1 and 5.3.2).
+            raise FramingError(f"{type(performative).__name__} is not what SASL has now")
         assert isinstance(self._mechanism, ServerMechanism)
         answer = self._mechanism.next(response)
         if isinstance(answer, bytes):
@@ -479,7 +485,7 @@ class Connection:
             return
         kind = type(performative)
         if kind is Open:
-            self._received_open(performative)
+            self._received_open(performative, frame.channel)
         elif kind is Close:
             self._received_close(performative)
         elif self.state in (ConnectionState.DISCARDING, ConnectionState.CLOSE_SENT):
@@ -497,9 +503,11 @@ class Connection:
             except SessionFault as fault:
                 session.fail(fault)
 
-    def _received_open(self, open_: Open) -> None:
+    def _received_open(self, open_: Open, channel: int) -> None:
+        if channel:
+            raise FramingError(f"open came on the channel {channel}: it belongs on channel 0 (part 2, 2.4.1)")
         if open_.max_frame_size < FRAME_SIZE_MIN:
-            raise ConnectionFault(Condition.INVALID_FIELD, f"max-frame-size is {FRAME_SIZE_MIN} at least")
+            raise FramingError(f"max-frame-size is {FRAME_SIZE_MIN} at least")
         self._move_or_fail(Input.RECEIVE_OPEN)
         self.remote = open_
         self._frame_size = min(open_.max_frame_size, 2**20)

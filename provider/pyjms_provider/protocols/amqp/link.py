@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from pyjms.spi.envelope import fact
 from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
-from pyjms_provider.protocols.amqp.performatives import Attach, Detach, Error, Flow, Transfer, is_outcome
+from pyjms_provider.protocols.amqp.performatives import (
+    Attach,
+    Detach,
+    Error,
+    Flow,
+    ReceiverSettleMode,
+    Transfer,
+    is_outcome,
+)
 from pyjms_provider.protocols.amqp.states import LINK, Input, LinkState
 
 if TYPE_CHECKING:
@@ -207,6 +215,8 @@ class Sender(Link):
         super().__init__(session, name, handle)
         self.is_draining = False
         """Whether the receiver wants all that there is now, and the rest of its credit back: `drained` answers."""
+        self.drain = False
+        """What the receiver has said of draining last: each flow says it back (part 2, 2.6.7)."""
 
     def send(
         self,
@@ -252,7 +262,7 @@ class Sender(Link):
         self.delivery_count = (self.delivery_count + self.credit) & _MASK
         self.credit = 0
         self.is_draining = False
-        self.session.write_flow(self)
+        self.session.write_flow(self, drain=self.drain)
 
     def received_flow(self, flow: Flow) -> None:
         if flow.link_credit is not None:
@@ -264,7 +274,7 @@ class Sender(Link):
             )
             credit = (start + flow.link_credit - self.delivery_count) & _MASK
             self.credit = credit if credit < 2**31 else 0
-        self.is_draining = flow.drain
+        self.is_draining = self.drain = flow.drain
         self.session.tell(CreditChanged(self))
 
 
@@ -326,6 +336,8 @@ class Receiver(Link):
             transfer.delivery_tag is not None and transfer.delivery_tag != delivery.tag
         ):
             raise LinkFault(Condition.NOT_ALLOWED, "a message begins before the one before it has ended")
+        elif transfer.message_format is not None and transfer.message_format != delivery.message_format:
+            raise LinkFault(Condition.INVALID_FIELD, "the parts of a message have different formats")
         if transfer.settled:
             delivery.is_settled = True
         if transfer.state is not None:
@@ -359,6 +371,15 @@ class Receiver(Link):
             )
         if len(transfer.delivery_tag) > TAG_MAX:
             raise LinkFault(Condition.INVALID_FIELD, f"a delivery-tag has more than {TAG_MAX} bytes")
+        is_second = transfer.rcv_settle_mode == ReceiverSettleMode.SECOND
+        if is_second and self.local and self.local.rcv_settle_mode == ReceiverSettleMode.FIRST:
+            raise LinkFault(
+                Condition.INVALID_FIELD, "a message asks for rcv-settle-mode second on a link of mode first"
+            )
+        if transfer.delivery_id in self.session.incoming:
+            raise LinkFault(
+                Condition.INVALID_FIELD, f"the delivery-id {transfer.delivery_id} is an unsettled message's"
+            )
         if self.delivery_count == self._limit:
             raise LinkFault(Condition.TRANSFER_LIMIT_EXCEEDED, "a message was sent without credit")
         self.credit = max(self.credit - 1, 0)

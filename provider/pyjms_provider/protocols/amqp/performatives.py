@@ -273,14 +273,14 @@ class Modified:
 
 @fact
 class Declared:
-    """A transaction was declared (part 4, 4.5.6)."""
+    """A transaction was declared (part 4, 4.5.5)."""
 
     txn_id: bytes
 
 
 @fact
 class TransactionalState:
-    """A delivery's state within a transaction (part 4, 4.5.8)."""
+    """A delivery's state within a transaction (part 4, 4.5.6)."""
 
     txn_id: bytes
     outcome: Any = None

@@ -262,7 +262,8 @@ class Session:
     def forget(self, link: Link) -> None:
         """Give up a link that has ended, with what is unsettled on it."""
         self._links.pop(link.handle, None)
-        self._by_name.pop((link.name, link.role), None)
+        if self._by_name.get((link.name, link.role)) is link:
+            del self._by_name[link.name, link.role]
         if link.remote is not None and self._remote_links.get(link.remote.handle) is link:
             del self._remote_links[link.remote.handle]
         unsettled: dict[int, Any] = self.incoming if link.role else self.outgoing
@@ -375,9 +376,8 @@ class Session:
             link is not None and link.state in (LinkState.ATTACH_SENT, LinkState.DETACH_SENT) and link.remote is None
         )
         if link is not None and not is_answer:
-            raise SessionFault(
-                Condition.HANDLE_IN_USE, f"a link with the name {attach.name!r} is attached in this direction already"
-            )
+            self._steal(link)
+            link = None
         if link is None:
             handle = self._free_handle()
             link = self._add((Receiver if role else Sender)(self, attach.name, handle))
@@ -395,6 +395,13 @@ class Session:
             self.connection.tell(LinkRequested(link))
         elif is_asking:
             self.connection.tell(LinkAttached(link))
+
+    def _steal(self, link: Link) -> None:
+        """Let a second attach have the name of a link (part 2, 2.6.1). A link that is being detached has given its name up."""
+        if link.state is LinkState.ATTACH_RECEIVED:
+            raise SessionFault(Condition.HANDLE_IN_USE, f"the link {link.name!r} is being attached already")
+        del self._by_name[link.name, link.role]
+        self._fail_link(link, LinkFault(Condition.STOLEN, f"the link {link.name!r} is attached a second time"))
 
     def _received_detach(self, detach: Detach) -> None:
         link = self._remote_links.pop(detach.handle, None)
@@ -437,6 +444,13 @@ class Session:
             self.write_flow()
 
     def _received_flow(self, flow: Flow) -> None:
+        ahead = (flow.next_outgoing_id - self._next_incoming_id) & _MASK
+        if ahead >= 2**31:
+            raise SessionFault(
+                Condition.WINDOW_VIOLATION,
+                f"next-outgoing-id is {flow.next_outgoing_id}, where {self._next_incoming_id} is due",
+            )
+        self._next_incoming_id = flow.next_outgoing_id
         start = 0 if flow.next_incoming_id is None else flow.next_incoming_id
         window = (start + flow.incoming_window - self._next_outgoing_id) & _MASK
         # A window that the peer has made smaller may end before what is under way to it.
@@ -453,7 +467,7 @@ class Session:
             elif link.state is LinkState.DETACH_SENT:
                 return
         if flow.echo:
-            self.write_flow(link)
+            self.write_flow(link, drain=isinstance(link, Sender) and link.drain)
 
     def _received_disposition(self, disposition: Disposition) -> None:
         last = disposition.first if disposition.last is None else disposition.last

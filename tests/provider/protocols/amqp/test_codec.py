@@ -69,6 +69,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.amqp_rule("1.2.1-a", "1.2.4-a")
 @pytest.mark.parametrize(("value", "data"), EXAMPLES, ids=[repr(value)[:30] for value, _ in EXAMPLES])
 def test_a_value_has_the_bytes_of_the_standard(value: object, data: str) -> None:
     written = write_value(value)
@@ -77,6 +78,7 @@ def test_a_value_has_the_bytes_of_the_standard(value: object, data: str) -> None
     assert (read, type(read), end) == (value, type(value), len(written))
 
 
+@pytest.mark.amqp_rule("1.2-a")
 @pytest.mark.parametrize(
     ("data", "value"),
     [
@@ -119,6 +121,7 @@ def test_what_was_written_is_read_with_its_type(value: Any) -> None:
     assert write_value(read) == data
 
 
+@pytest.mark.amqp_rule("1.2.2-a")
 @settings(max_examples=60)
 @given(VALUES, st.data())
 def test_a_value_that_is_cut_is_refused(value: Any, data: st.DataObject) -> None:
@@ -157,6 +160,7 @@ def test_nesting_has_a_limit(deep: bytes) -> None:
     assert read_value(data, nesting_max=40)[1] == len(data)
 
 
+@pytest.mark.amqp_rule("1.2-b", "1.2.3-a", "1.6.20-a", "1.6.23-a")
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -201,6 +205,7 @@ def test_what_amqp_cannot_say_is_refused(value: object) -> None:
         write_value(value)
 
 
+@pytest.mark.amqp_rule("1.6.3-a")
 @pytest.mark.parametrize(("kind", "number"), [(UByte, 256), (UShort, -1), (UInt, 2**32), (ULong, 2**64)])
 def test_an_unsigned_number_has_a_range(kind: type[int], number: int) -> None:
     with pytest.raises(ValueError, match="outside the range"):

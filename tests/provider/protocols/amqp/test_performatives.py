@@ -48,6 +48,7 @@ def test_a_record_that_is_cut_is_refused(record: Any, data: st.DataObject) -> No
         read(written[: data.draw(st.integers(0, len(written) - 1))])
 
 
+@pytest.mark.amqp_rule("1.3.4-b")
 def test_what_is_default_is_not_written() -> None:
     assert write(Open("c")).hex() == "005310" + "c00401" + "a10163"
     assert (
@@ -57,6 +58,7 @@ def test_what_is_default_is_not_written() -> None:
     assert write(Accepted()).hex() == "00532445"
 
 
+@pytest.mark.amqp_rule("1.5-a")
 def test_a_descriptor_may_be_a_symbol_or_a_long_number() -> None:
     fields_of_open = b"\xc0\x04\x01\xa1\x01c"
     assert read(b"\x00\xa3\x0eamqp:open:list" + fields_of_open)[0] == Open("c")
@@ -70,6 +72,7 @@ def test_an_unknown_descriptor_makes_a_described_value() -> None:
     assert data
 
 
+@pytest.mark.amqp_rule("1.3.4-a", "1.4-a")
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -134,6 +137,7 @@ def test_an_empty_frame_is_a_sign_of_life() -> None:
     assert decoder.next() == Frame(0, None)
 
 
+@pytest.mark.amqp_rule("2.3.1-c")
 def test_an_extended_header_is_skipped() -> None:
     decoder = _after_header()
     body = write(End())
@@ -141,6 +145,7 @@ def test_an_extended_header_is_skipped() -> None:
     assert decoder.next() == Frame(5, End())
 
 
+@pytest.mark.amqp_rule("2.3.1-a", "2.3.1-b")
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -160,6 +165,7 @@ def test_bytes_that_are_no_frame_say_why(data: bytes, why: str) -> None:
         decoder.next()
 
 
+@pytest.mark.amqp_rule("2.2-c")
 @pytest.mark.parametrize("data", [b"HTTP/1.1", b"GE", b"AMQX"])
 def test_another_protocol_is_told_at_its_first_bytes(data: bytes) -> None:
     decoder = FrameDecoder()
@@ -174,6 +180,7 @@ def test_a_header_says_protocol_and_version() -> None:
     assert decoder.next() == ProtocolHeader(0, (0, 9, 1))
 
 
+@pytest.mark.amqp_rule("2.3.2-b")
 @given(st.binary(max_size=100))
 def test_rubbish_in_a_frame_is_refused_by_name(data: bytes) -> None:
     decoder = _after_header()
