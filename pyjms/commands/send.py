@@ -25,9 +25,10 @@ from pyjms.commands.connecting import (
     progress,
     tables,
 )
-from pyjms.messages.base import DELIVER_AT, DUPLICATE_ID
+from pyjms.messages.base import DUPLICATE_ID
 from pyjms.spi.arguments import span_ms
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.envelope import DELIVER_AT
 from pyjms.spi.terminal import escaped, note, put_json
 from pyjms.spi.words import counted
 

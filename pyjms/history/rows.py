@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from pyjms.history.events import ACK, BRANCH, BROWSE, COLUMNS, DELIVER, RECOVER, SEND, UNKNOWN
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
+from pyjms.spi.envelope import DELIVER_AT, Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.provider import ExpiredMessage
 from pyjms.spi.selector import Selector
 from pyjms.spi.xid import Xid
@@ -28,7 +28,6 @@ T1_AT = ROW.index("t1")
 
 Row: TypeAlias = list[object]
 
-_SCHEDULED = "JMS_pyjms_deliverAt"
 _RESERVED = "JMS"
 _DIGEST_LENGTH = 32
 
@@ -156,7 +155,7 @@ def _send(digests: Digests, call: Call, envelope: Envelope, ok: str, t1: int | N
     row = _row(call, scope, ok, t1, envelope.message_id, dest, None)
     _describe(digests, row, envelope)
     row[_SN] = number
-    if _SCHEDULED in envelope.properties:
+    if envelope.deliver_at_ms or DELIVER_AT in envelope.properties:
         # A scheduled message arrives when it is due: the checks of order and of losses must skip it.
         row[_NOTE] = _json({"scheduled": True})
     return row

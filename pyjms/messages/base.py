@@ -41,7 +41,7 @@ from pyjms.messages.conversion import (
 )
 from pyjms.messages.destinations import address_of
 from pyjms.messages.java_text import shorten
-from pyjms.spi.envelope import SET_BY_PROVIDERS, Address, Body, BodyKind
+from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Address, Body, BodyKind
 from pyjms.spi.selector.lexical import first_bad_character, is_identifier, is_reserved
 from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short, Stored, box
 
@@ -250,8 +250,6 @@ CLIENT_JMSX = {"JMSXGroupID": str, "JMSXGroupSeq": int}
 
 PROVIDER_PREFIX = "JMS_pyjms"
 """The prefix of this project's own provider properties."""
-
-DELIVER_AT = f"{PROVIDER_PREFIX}_deliverAt"
 
 DUPLICATE_ID = f"{PROVIDER_PREFIX}_duplicateId"
 

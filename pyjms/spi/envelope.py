@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NewType, TypeAlias, TypeVar, dataclass_
 from pyjms.types import Stored
 
 __all__ = [
+    "DELIVER_AT",
     "SET_BY_PROVIDERS",
     "Address",
     "AddressKind",
@@ -118,6 +119,13 @@ class Envelope:
     body: Body
     deliver_at_ms: int = 0
     """The delivery time: no consumer gets the message before it, in milliseconds since 1970 UTC (JMS 2.0 §3.4.13); 0: at once."""
+
+
+DELIVER_AT: Final = "JMS_pyjms_deliverAt"
+"""The long property that says the delivery time where there is no field for it: in stored messages, and in those of clients that know none.
+
+The bundled broker takes it for `Envelope.deliver_at_ms`, and removes it.
+"""
 
 
 _VALUE = 40

@@ -12,10 +12,10 @@ from weakref import ReferenceType, ref
 import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.envelope import DELIVER_AT
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
-from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.housekeeping import ScheduledTasks
 from tests.provider.cost import kept, nearest

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
 from pyjms.types import Long
-from pyjms_provider.core.host.admission import DELIVER_AT
 from pyjms_provider.core.journal.storage_manager import end_when_written
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.consumer import Consumer

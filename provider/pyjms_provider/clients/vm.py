@@ -792,8 +792,7 @@ def embedded_broker_info() -> ProviderInfo:
     )
 
 
-_ALL = ~(Capability.SHARED_SUBSCRIPTIONS | Capability.DELIVERY_DELAY)
-_WITHOUT_STORE = _ALL & ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
+_WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
 
 class VmProvider(Provider):
@@ -855,7 +854,7 @@ class VmConnection(ProviderConnection):
         if not self._host.branches.are_kept:
             return _WITHOUT_STORE
         storage = self._host.storage
-        return _ALL if storage is not None and storage.journal.can_join else _ALL & ~Capability.SHARED_TRANSACTIONS
+        return ~Capability.NONE if storage is not None and storage.journal.can_join else ~Capability.SHARED_TRANSACTIONS
 
     @property
     def info(self) -> ProviderInfo:

@@ -1,6 +1,6 @@
 """Topics and their subscriptions: a topic passes each message to its subscriptions and stores nothing (§2; JMS 1.1 §6).
 
-A subscription is the queue between a topic and one subscriber. Where many selectors compare the same identifiers with values, as ``account = '17'`` does,
+A subscription is the queue between a topic and one subscriber, or several if it is shared. Where many selectors compare the same identifiers with values, as ``account = '17'`` does,
 only those are evaluated whose values the message has (`pyjms.spi.selector.headers`).
 """
 
@@ -46,18 +46,24 @@ class SubscriptionTerms:
     topic: Address
     selector_text: str | None
     no_local: bool
+    is_shared: bool = False
+    """Whether it may have several consumers at once (JMS 2.0 §8.3.2, §8.3.4)."""
 
     @classmethod
     def of(cls, request: SubscribeRequest) -> Self:
         """Return the terms of a request."""
         text = None if request.selector is None else request.selector.text
-        return cls(topic=request.address, selector_text=text, no_local=request.no_local)
+        is_shared = request.shared_name is not None or (request.is_shared and request.durable_name is not None)
+        # The consumers of a shared subscription may be on several connections, so it has no `own` connection.
+        no_local = request.no_local and not is_shared
+        return cls(topic=request.address, selector_text=text, no_local=no_local, is_shared=is_shared)
 
     def is_same(self, other: Self) -> bool:
         """Return whether they are equivalent: white space in a selector makes no difference."""
         return (
             self.topic == other.topic
             and self.no_local == other.no_local
+            and self.is_shared == other.is_shared
             and is_same_text(self.selector_text, other.selector_text)
         )
 
@@ -87,8 +93,8 @@ class Subscription(Queue):
         self.subscriber = subscriber
         """The connection of the present subscriber, or of the last one; `no_local` means this connection."""
         self.is_durable = is_durable
-        self.user: object | None = None
-        """The consumer that uses it, compared by identity; None: no consumer. Guarded by the lock of the virtual host."""
+        self.users: dict[object, None] = {}
+        """The consumers that use it, compared by identity: one at most unless it is shared. Guarded by the lock of the virtual host."""
 
     def accept(self, reference: MessageReference) -> bool:
         """Return whether the subscription matches the message, by `no_local` and the selector (§6.11)."""
@@ -101,7 +107,7 @@ class Subscription(Queue):
     @property
     def is_active(self) -> bool:
         """Whether a consumer uses it."""
-        return self.user is not None
+        return bool(self.users)
 
     @property
     def subscription_name(self) -> str | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
-from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
+from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.selector.lexical import is_identifier
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
-from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
+from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
 from pyjms_provider.model.attributes import ImmutableModel
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem

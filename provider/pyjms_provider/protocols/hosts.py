@@ -167,7 +167,7 @@ class Guard:
         self._check(Operation.CREATE, Target.of(address, self.host.name))
 
     def subscribe(self, client_id: str, name: str) -> None:
-        """Check that the user may make a durable subscription, or end it."""
+        """Check that the user may make a durable or shared subscription, or end it; `client_id` "": its consumers have none."""
         self._check(
             Operation.CREATE,
             Target(

@@ -2,7 +2,7 @@
 
 The first byte is the version of the format. In version 1 it is followed by the CRC-32 of the rest (4 bytes, big-endian) and by
 one MessagePack array: the fields of `Envelope`, an address as two of them. Values whose class MessagePack does not have are
-extension types, numbered below.
+extension types, numbered below. The delivery time is written as a property: the array has no field for it.
 
 Decoding treats every message as foreign: an object body is decoded with `local` False.
 
@@ -23,7 +23,7 @@ from zlib import crc32
 from msgspec import Meta, MsgspecError, ValidationError
 from msgspec.msgpack import Decoder, Encoder, Ext
 
-from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
+from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
 from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.stores.errors import CodecError
@@ -212,6 +212,9 @@ def _kept(envelope: PackedEnvelope) -> bytes | None:
 
 def _encode_array(envelope: Envelope) -> bytes:
     destination, reply_to, body = envelope.destination, envelope.reply_to, envelope.body
+    properties, deliver_at_ms = envelope.properties, envelope.deliver_at_ms
+    if deliver_at_ms:
+        properties = {**properties, DELIVER_AT: Long(deliver_at_ms)}
     fields = (
         destination.kind + _TEMPORARY * destination.temporary,
         destination.name,
@@ -224,7 +227,7 @@ def _encode_array(envelope: Envelope) -> bytes:
         0 if reply_to is None else reply_to.kind + _TEMPORARY * reply_to.temporary,
         None if reply_to is None else reply_to.name,
         envelope.jms_type,
-        envelope.properties,
+        properties,
         # The sum is a plain int, which msgspec encodes in a fraction of the time of an enum's value.
         envelope.body_kind + 0,
         body.data if isinstance(body, ObjectBody) else body,
@@ -379,6 +382,10 @@ def _make_envelope(fields: _Fields, kind_of_envelope: type[_E]) -> _E:
     # All decoders leave this field open: it is text or bytes.
     if correlation_id is not None and type(correlation_id) not in _CORRELATION:
         raise TypeError("a correlation id that is none")
+    deliver_at_ms = 0
+    # Another value than a time stays a property, which the broker refuses.
+    if DELIVER_AT in properties and type(properties[DELIVER_AT]) in _TIME_TYPES and properties[DELIVER_AT] >= 0:
+        deliver_at_ms = int(properties.pop(DELIVER_AT))
     return kind_of_envelope(
         _address(kind, name),
         message_id,
@@ -392,6 +399,7 @@ def _make_envelope(fields: _Fields, kind_of_envelope: type[_E]) -> _E:
         properties,
         _KINDS[body_kind],
         _BODIES[body_kind](body),
+        deliver_at_ms,
     )
 
 
@@ -399,6 +407,7 @@ _TEXT_OR_NONE = frozenset({str, type(None)})
 _CORRELATION = frozenset({str, bytes})
 _PROPERTY_TYPES = frozenset({bool, int, float, str, Byte, Short, Long, Float, Char, type(None)})
 _VALUE_TYPES = _PROPERTY_TYPES | {bytes}
+_TIME_TYPES = frozenset({int, Byte, Short, Long})
 _NAME_TYPES = frozenset({str})
 _KINDS = tuple(BodyKind)
 

@@ -8,3 +8,4 @@ from pyjms_tck.spi.notifying_suite import *  # noqa: F403
 from pyjms_tck.spi.pipeline_suite import *  # noqa: F403
 from pyjms_tck.spi.refusing_suite import *  # noqa: F403
 from pyjms_tck.spi.session_suite import *  # noqa: F403
+from pyjms_tck.spi.sharing_suite import *  # noqa: F403

@@ -57,6 +57,8 @@ def consume(
     *,
     no_local: bool = False,
     durable_name: str | None = None,
+    shared_name: str | None = None,
+    is_shared: bool = False,
     priority: int = 0,
     wake_ups: list[None] | None = None,
 ) -> VmConsumer:
@@ -65,6 +67,8 @@ def consume(
         selector=None if selector is None else compile_selector(selector),
         no_local=no_local,
         durable_name=durable_name,
+        shared_name=shared_name,
+        is_shared=is_shared,
         priority=priority,
     )
     sink: list[None] = [] if wake_ups is None else wake_ups

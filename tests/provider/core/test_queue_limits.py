@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from pyjms.spi.clock import Signal
+from pyjms.spi.envelope import DELIVER_AT
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.core.channel import ChannelClosedError
-from pyjms_provider.core.host.admission import DELIVER_AT, AdmissionController, SendTimeout
+from pyjms_provider.core.host.admission import AdmissionController, SendTimeout
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.queue import Queue

@@ -140,11 +140,22 @@ class Site:
 
 
 def consume(
-    session: VmSession, address: Address = ORDERS, selector: str | None = None, durable_name: str | None = None
+    session: VmSession,
+    address: Address = ORDERS,
+    selector: str | None = None,
+    durable_name: str | None = None,
+    *,
+    shared_name: str | None = None,
+    is_shared: bool = False,
 ) -> ProviderConsumer:
     """Subscribe without being told of messages."""
     request = SubscribeRequest(
-        address=address, selector=selector_or_none(selector), no_local=False, durable_name=durable_name
+        address=address,
+        selector=selector_or_none(selector),
+        no_local=False,
+        durable_name=durable_name,
+        shared_name=shared_name,
+        is_shared=is_shared,
     )
     return session.subscribe(request, lambda: None)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer
 from pyjms.spi.registry import find_provider
@@ -17,7 +17,7 @@ from pyjms.spi.xid import Xid
 from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, running_broker
 from pyjms_provider.clients.vm import VmConnection, VmSession
-from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
+from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy

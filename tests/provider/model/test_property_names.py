@@ -72,6 +72,7 @@ def test_what_clients_may_set_operators_may_set_too(folder: Folder) -> None:
     publish(queue, "later", **given)
     assert queue.statistic_values(["delayed"]) == {"delayed": 1}
     (found,) = host.queues.manager.browse("q")
+    assert found.deliver_at_ms == given.pop("JMS_pyjms_deliverAt")
     assert found.properties == {**given, "JMSXGroupSeq": 3}
 
 

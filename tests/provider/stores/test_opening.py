@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,18 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.event import listens_for
 
 from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import UrlError
-from pyjms_provider.core.journal.journal import Changes, ClientChanges, ClientRecord, PipelineChanges, Removal
+from pyjms_provider.core.journal.journal import (
+    Changes,
+    ClientChanges,
+    ClientRecord,
+    PipelineChanges,
+    QueueNumber,
+    QueueRecord,
+    Removal,
+    SubscriptionKey,
+)
 from pyjms_provider.settings import Acknowledge, StandBy, StoreSettings, Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -226,6 +237,8 @@ def test_a_refused_store_is_not_held(url: str, change: Change) -> None:
 
 PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
 CLIENTS = ("pyjms_client", "pyjms_branch_client")
+UNSHARED = "ALTER TABLE pyjms_queue DROP COLUMN shared"
+"""Makes the table of queues that of a version before the fifth."""
 
 
 def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its_messages(
@@ -234,7 +247,7 @@ def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its
     world = World(JournalHome(lambda _: opened(url)))
     sent = world.add(world.message()).reference
     world.journal.close(clean=True)
-    change(*(f"DROP TABLE {name}" for name in (*PIPELINES, *CLIENTS)), "UPDATE pyjms_meta SET version = 1")
+    change(*(f"DROP TABLE {name}" for name in (*PIPELINES, *CLIENTS)), UNSHARED, "UPDATE pyjms_meta SET version = 1")
     world = World(JournalHome(lambda _: opened(url)))
     assert [entry.reference.id for entry in world.found.entries] == [sent.id]
     world.journal.write(Changes(pipelines=PipelineChanges(markers=[("sink", 7)])), force=True)
@@ -249,7 +262,7 @@ def test_a_store_of_the_third_version_gets_the_tables_of_clients_and_keeps_all_i
     world.prepare(1, prepared, removals=[Removal(world.queue, sent)])
     world.remember("d", 2**62)
     world.journal.close(clean=True)
-    change(*(f"DROP TABLE {name}" for name in CLIENTS), "UPDATE pyjms_meta SET version = 3")
+    change(*(f"DROP TABLE {name}" for name in CLIENTS), UNSHARED, "UPDATE pyjms_meta SET version = 3")
     world = World(JournalHome(lambda _: opened(url)))
     assert [entry.reference.id for entry in world.found.entries] == [sent.id]
     assert [mark.duplicate_id for mark in world.found.recovery.duplicates] == ["d"]
@@ -263,11 +276,29 @@ def test_a_store_of_the_third_version_gets_the_tables_of_clients_and_keeps_all_i
     world.journal.close(clean=True)
 
 
+def test_a_store_of_the_fourth_version_keeps_its_subscriptions_which_are_not_shared(url: str, change: Change) -> None:
+    world, topic = World(JournalHome(lambda _: opened(url))), Address(AddressKind.TOPIC, "news")
+    record = QueueRecord(number=QueueNumber(0), address=topic, subscription=SubscriptionKey("desk", "all"))
+    number = world.journal.define_queue(record)
+    sent = world.add(world.message(number)).reference
+    world.journal.close(clean=True)
+    change(UNSHARED, "UPDATE pyjms_meta SET version = 4")
+    world = World(JournalHome(lambda _: opened(url)))
+    assert [each for each in world.found.recovery.queues if each.subscription] == [replace(record, number=number)]
+    assert [(entry.queue, entry.reference.id) for entry in world.found.entries] == [(number, sent.id)]
+    anonymous = replace(record, subscription=SubscriptionKey("", "all"), is_shared=True)
+    anonymous = replace(anonymous, number=world.journal.define_queue(anonymous))
+    found = [each for each in world.reopen().recovery.queues if each.subscription]
+    assert found == [replace(record, number=number), anonymous]
+    world.journal.close(clean=True)
+
+
 def make_second_version(change: Change) -> None:
     """Have a store that is of the present version, and closed, be of the second one, with three ids."""
     names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
     change(
         *(f"DROP TABLE {name}" for name in CLIENTS),
+        UNSHARED,
         "DROP TABLE pyjms_duplicate",
         f"CREATE TABLE pyjms_duplicate ({names}, PRIMARY KEY (kind, name, temporary, duplicate_id))",
         *(
@@ -330,9 +361,8 @@ def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
         seen.append(0)
         connection.execute(text("ALTER TABLE pyjms_message RENAME COLUMN later TO deliver_at"))
 
-    monkeypatch.setattr(
-        schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None, 2: lambda _: None, 3: lambda _: None}
-    )
+    later = dict.fromkeys(range(1, VERSION), lambda _: None)
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second, **later})
     monkeypatch.setattr(schema_module, "FIRST", -1)
     world = World(JournalHome(lambda _: opened(url)))
     assert seen == [-1, 0]

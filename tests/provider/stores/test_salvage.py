@@ -185,6 +185,7 @@ OLD_DUPLICATE = (
 )
 PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
 CLIENTS = ("pyjms_client", "pyjms_branch_client")
+UNSHARED = "ALTER TABLE pyjms_queue DROP COLUMN shared"
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -198,6 +199,7 @@ def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path,
         OLD_DUPLICATE,
         *(f"INSERT INTO pyjms_duplicate VALUES (0, 'orders', 0, 'id-{n}', {until_ms - n})" for n in range(5)),
         *(f"DROP TABLE {name}" for name in (*CLIENTS, *(PIPELINES if version == 1 else ()))),
+        UNSHARED,
         f"UPDATE pyjms_meta SET version = {version}" if is_noted else "DELETE FROM pyjms_meta",
     )
     salvaged, new = save(store)
@@ -215,7 +217,7 @@ def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path,
 
 
 @pytest.mark.parametrize("damages", ["its version", "its version and its ids", "its ids", "all that tells its version"])
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_store_whose_version_or_ids_of_producers_are_lost_is_saved(store: Path, version: int, damages: str) -> None:
     """Another broker opens it then, and notes ids anew."""
     change(
@@ -223,6 +225,7 @@ def test_a_store_whose_version_or_ids_of_producers_are_lost_is_saved(store: Path
         f"UPDATE pyjms_meta SET version = {0 if 'its version' in damages else version}",
         *(f"DROP TABLE {name}" for name in PIPELINES if version == 1),
         *(f"DROP TABLE {name}" for name in CLIENTS if version < 4),
+        *([UNSHARED] if version < 5 else []),
         *(["DROP TABLE pyjms_duplicate"] if version < 3 or damages != "its version" else []),
         *([OLD_DUPLICATE] if version < 3 and damages == "its version" else []),
         *(["DELETE FROM pyjms_meta"] if damages == "all that tells its version" else []),

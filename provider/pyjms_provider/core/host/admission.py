@@ -21,7 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.envelope import Address, ConnectionId, Envelope
+from pyjms.spi.envelope import DELIVER_AT, Address, ConnectionId, Envelope
 from pyjms.spi.errors import CapabilityError, ClosedError, ProviderError, ResourceError
 from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import counted
@@ -49,9 +49,6 @@ _log = logging.getLogger(__name__)
 
 _PERSISTENT: Final = 2
 
-DELIVER_AT = "JMS_pyjms_deliverAt"
-"""The long property by which a producer sets the delivery time: milliseconds since 1970 UTC."""
-
 
 def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int, *, keeps_mode: bool = False) -> Envelope:
     """Return the message with the headers that the queue's owner has set (JMS 1.1 §3.4.12); `keeps_mode`: but for the delivery mode.
@@ -75,17 +72,19 @@ def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int, *, keep
     )
 
 
-def deliver_at_ms(envelope: Envelope) -> int:
-    """Return the delivery time of the message; 0: at once. Raises `ProviderError` for a property that is no time."""
-    value = envelope.properties.get(DELIVER_AT)
-    if value is None:
-        return 0
+def with_delivery_time(envelope: Envelope) -> Envelope:
+    """Return the message with the delivery time in its field alone: a client that knows no such field says it as a property.
+
+    The field takes precedence. Raises `ProviderError` for a property that is no time.
+    """
+    properties = dict(envelope.properties)
+    value = properties.pop(DELIVER_AT, None)
     # bool is an int to Python, but a boolean property is no time.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= Long.maximum):
         raise ProviderError(
             f"{DELIVER_AT} is {value!r}; set it as a long property: the time in milliseconds since 1970 UTC"
         )
-    return int(value)
+    return replace(envelope, properties=properties, deliver_at_ms=envelope.deliver_at_ms or int(value or 0))
 
 
 class IgnoredDeliveryModes:
@@ -264,14 +263,20 @@ class AdmissionController:
         Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for invalid properties.
         """
         policy = channel.policy
+        if DELIVER_AT in envelope.properties:
+            envelope = with_delivery_time(envelope)
         # Overrides first, since a changed delivery mode decides whether the id is durable, too.
         if policy.changes_messages:
             envelope = with_overrides(envelope, policy, self._clock.time_ms(), keeps_mode=self._persists_all)
-        at_ms = deliver_at_ms(envelope)
+        at_ms = envelope.deliver_at_ms
+        if not 0 <= at_ms <= Long.maximum:
+            raise ProviderError(
+                f"the delivery time is {at_ms}; it is in milliseconds since 1970 UTC, and 0 for at once"
+            )
         if at_ms and policy.type is QueueType.TOTAL_ORDER:
             raise CapabilityError(
-                f"{channel.name} has a total order, in which a message for later would hold back all behind it: send it without "
-                f"{DELIVER_AT}, or when it is due"
+                f"{channel.name} has a total order, in which a message for later would hold back all behind it: send it without a "
+                f"delivery time ({DELIVER_AT}), or when it is due"
             )
         admission = SendPermit(envelope, at_ms, None, None)
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:

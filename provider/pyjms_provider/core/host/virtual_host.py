@@ -7,8 +7,8 @@ order. It is not held during writes. Sending a message takes none of it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     CapabilityError,
     DestinationError,
@@ -30,7 +30,6 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.words import counted
 from pyjms_provider.core.channel import Channel, ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.host.admission import (
-    DELIVER_AT,
     DUPLICATE_ID,
     AdmissionController,
     IgnoredDeliveryModes,
@@ -180,8 +179,13 @@ class VirtualHost:
             store.relieve()
         admission: SendPermit | None = None
         try:
-            # Checked here, as most messages need no admission: three look-ups cost less than a call that finds that out.
-            if channel.needs_admission or DELIVER_AT in properties or DUPLICATE_ID in properties:
+            # Checked here, as most messages need no admission: four look-ups cost less than a call that finds that out.
+            if (
+                channel.needs_admission
+                or envelope.deliver_at_ms
+                or DELIVER_AT in properties
+                or DUPLICATE_ID in properties
+            ):
                 admission = self.admission.admit(channel, envelope, timeout, transaction)
                 if admission is None:
                     return
@@ -254,7 +258,8 @@ class VirtualHost:
         # A queue whose definition is not written yet takes the long way, which writes it with the message.
         if queue is None or queue.journal is None or queue.journal.definition is not None or queue.needs_admission:
             return None
-        return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
+        needs_admission = envelope.deliver_at_ms or DELIVER_AT in properties or DUPLICATE_ID in properties
+        return None if needs_admission else queue
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Write and apply a unit whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
@@ -500,9 +505,9 @@ class KeyedLock:
     def __init__(self) -> None:
         self._lock = Lock()
         # Weak, so that a lock is dropped with the last thread that uses it: names of queues are not remembered for ever.
-        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
 
-    def of(self, key: str) -> Lock:
+    def of(self, key: Hashable) -> Lock:
         """Return the lock of `key`, for ``with locks.of(key):``."""
         with self._lock:
             return self._locks.setdefault(key, Lock())
@@ -524,6 +529,9 @@ class HostSubscriptions:
         self._make_state = make_state
         self._schedule = schedule
         self._durable: dict[SubscriptionKey, Subscription] = {}
+        self._shared: dict[SubscriptionKey, Subscription] = {}
+        """The shared subscriptions that are not durable, each with consumers."""
+        self._turns = KeyedLock()  # held to make, replace and delete a shared durable subscription
         self._changing: set[SubscriptionKey] = set()
         self._numbers = count(1)
 
@@ -533,6 +541,11 @@ class HostSubscriptions:
         """Return the durable subscriptions, with a subscriber or without."""
         with self._lock:
             return dict(self._durable)
+
+    def shared(self) -> dict[SubscriptionKey, Subscription]:
+        """Return the shared subscriptions that are not durable."""
+        with self._lock:
+            return dict(self._shared)
 
     def find(self, name: str) -> Subscription | None:
         """Return the durable subscription whose channel has that name, as dead letters show it; None: there is none, or there are two."""
@@ -548,10 +561,13 @@ class HostSubscriptions:
     ) -> Subscription:
         """Return the subscription that a new consumer of a topic shall read; it is in use by `user` until `end` is called.
 
-        Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
+        A shared subscription may be in use by others, too. Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a
+        subscriber, or when a shared one has consumers with other terms.
         """
         address = request.address
         topic = self._readable_topic(address, subscriber)
+        if request.shared_name is not None:
+            return self._share(topic, request, subscriber, client_id, user)
         if request.durable_name is None:
             subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber, user)
             # A topic that ends at this moment refuses the subscription, and no consumer would ever close it.
@@ -564,10 +580,38 @@ class HostSubscriptions:
         # A temporary topic ends with its connection, while a durable subscription is for subscribers that reconnect.
         if address.temporary:
             raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
-        if client_id is None:
+        if client_id is None and not request.is_shared:
             raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
         check_name(request.durable_name, "the name of the subscription", ProviderError)
-        return self._subscribe_durably(SubscriptionKey(client_id, request.durable_name), request, subscriber, user)
+        key = SubscriptionKey(client_id or "", request.durable_name)
+        if not request.is_shared:
+            return self._subscribe_durably(key, request, subscriber, user)
+        # Two clients that name a new subscription at once both get it: the second waits until it is written.
+        with self._turns.of(key):
+            return self._subscribe_durably(key, request, subscriber, user)
+
+    def _share(
+        self, topic: Topic, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None, user: object
+    ) -> Subscription:
+        """Return the shared subscription that is not durable, made now if it has no consumer yet (JMS 2.0 §8.3.2)."""
+        assert request.shared_name is not None, "it is shared"
+        if request.durable_name is not None:
+            raise ProviderError("a consumer names a shared subscription or a durable one, not both")
+        check_name(request.shared_name, "the name of the subscription", ProviderError)
+        key, terms = SubscriptionKey(client_id or "", request.shared_name), SubscriptionTerms.of(request)
+        # In one step: a second consumer finds the subscription only once the topic passes messages to it, and the last one that closes
+        # cannot end a subscription that another has just joined.
+        with self._lock:
+            found = self._shared.get(key)
+            if found is None:
+                name = f"{_durable_name(key, request.address)}#{next(self._numbers)}"
+                found = self._make_subscription(name, request, subscriber, user)
+                topic.add_subscription(found)
+                self._shared[key] = found
+            elif not found.terms.is_same(terms):
+                raise SubscriptionInUseError(_has_other_terms("shared subscription", key, found))
+            found.users[user] = None
+        return found
 
     def _readable_topic(self, address: Address, subscriber: ConnectionId) -> Topic:
         """Return the topic that connection `subscriber` wants to consume from. Raises `DestinationError`."""
@@ -585,16 +629,20 @@ class HostSubscriptions:
         terms = SubscriptionTerms.of(request)
         with self._lock:
             subscription = self._durable.get(key)
+            if subscription is not None and subscription.terms.is_shared != terms.is_shared:
+                raise SubscriptionInUseError(_is_of_other_kind(key, is_shared=subscription.terms.is_shared))
             # The journal is written without the lock: `_changing` keeps other threads from the key meanwhile.
-            if key in self._changing or (subscription is not None and subscription.is_active):
+            if key in self._changing or (subscription is not None and subscription.is_active and not terms.is_shared):
                 raise SubscriptionInUseError(
                     f"durable subscription {key.name!r} has a subscriber; close that one first"
                 )
             # The same terms continue the same subscription and its messages; there is nothing to write.
             if subscription is not None and subscription.terms.is_same(terms):
                 subscription.subscriber = subscriber
-                subscription.user = user
+                subscription.users[user] = None
                 return subscription
+            if subscription is not None and subscription.is_active:
+                raise SubscriptionInUseError(_has_other_terms("shared durable subscription", key, subscription))
             self._changing.add(key)
         try:
             if subscription is None:
@@ -602,7 +650,7 @@ class HostSubscriptions:
             # §6.11.1: other terms make another subscription
             made = self._make_successor(key, subscription, request, subscriber)
             with self._lock:
-                made.user = user
+                made.users[user] = None
             return made
         finally:
             # Also after an error: a remaining key would be in use until the next start.
@@ -657,7 +705,11 @@ class HostSubscriptions:
     ) -> Subscription:
         """Make a durable subscription again that is in the journal; it has no subscriber."""
         request = SubscribeRequest(
-            address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
+            address=record.address,
+            selector=selector,
+            no_local=record.no_local,
+            durable_name=key.name,
+            is_shared=record.is_shared,
         )
         made = self._make_subscription(_durable_name(key, record.address), request, ConnectionId(""), None, kept)
         with self._lock:
@@ -670,14 +722,19 @@ class HostSubscriptions:
 
         Raises `UnknownSubscriptionError`, `SubscriptionInUseError`, `ResourceError`; `InDoubtError`: it is gone nevertheless.
         """
-        if client_id is None:
-            raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
-        key = SubscriptionKey(client_id, name)
+        key = SubscriptionKey(client_id or "", name)
+        # Those who attach to a shared subscription wait for a change of it, so that they find it or make it anew.
+        is_shared = (found := self._durable.get(key)) is not None and found.terms.is_shared
+        with self._turns.of(key) if is_shared else nullcontext():
+            self._unsubscribe(key, name)
+
+    def _unsubscribe(self, key: SubscriptionKey, name: str) -> None:
         with self._lock:
             # §6.11.1: a durable subscription with an active subscriber cannot be deleted.
             subscription = self._durable.get(key)
             if subscription is None:
-                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
+                whose = f"client {key.client_id!r}" if key.client_id else "a connection without a client id"
+                raise UnknownSubscriptionError(f"{whose} has no durable subscription {name!r}")
             if key in self._changing or subscription.is_active:
                 raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
             self._changing.add(key)
@@ -698,14 +755,19 @@ class HostSubscriptions:
             self._durable.pop(key, None)
 
     def end(self, subscription: Subscription, user: object) -> None:
-        """Detach the closed consumer `user` from a subscription: a durable one stays, any other ends. May be repeated, even if another consumer uses it."""
+        """Detach the closed consumer `user` from a subscription: a durable one stays, any other ends with its last consumer.
+
+        May be repeated, even if another consumer uses it.
+        """
         with self._lock:
-            # Another consumer may use the subscription since; then this call is a late repetition.
-            if subscription.user is user:
-                subscription.user = None
+            # It may be missing: other consumers may use the subscription since, and this call is a late repetition.
+            subscription.users.pop(user, None)
             # A durable subscription continues to collect messages without a subscriber.
-            if subscription.is_durable:
+            if subscription.is_durable or subscription.users:
                 return
+            if subscription.terms.is_shared:
+                # From here on a consumer of that name makes another one.
+                self._shared = {key: each for key, each in self._shared.items() if each is not subscription}
         terms = subscription.terms
         host = self._host
         find = host.temporaries.find if terms.topic.temporary else host.find_topic
@@ -743,7 +805,8 @@ class HostSubscriptions:
             policy=host.policy.queues.for_subscription(terms.topic.name),
             on_dead=host.mover.dead_letter_all,
         )
-        made.user = user
+        if user is not None:
+            made.users[user] = None
         made.watch, made.back_off_ms = host.expiries, host.policy.back_off_ms
         return made
 
@@ -756,6 +819,19 @@ def _check_settled(key: SubscriptionKey, subscription: Subscription) -> None:
             f"durable subscription {key.name!r} has {counted(unsettled, 'message')}, received and neither acknowledged "
             f"nor rolled back; settle that, or close the session"
         )
+
+
+def _has_other_terms(what: str, key: SubscriptionKey, subscription: Subscription) -> str:
+    terms = subscription.terms
+    return (
+        f"{what} {key.name!r} has {counted(len(subscription.users), 'consumer')} with {terms.topic} and selector "
+        f"{terms.selector_text!r}; name the same, or close them first"
+    )
+
+
+def _is_of_other_kind(key: SubscriptionKey, *, is_shared: bool) -> str:
+    kind, other = ("shared", "unshared") if is_shared else ("unshared", "shared")
+    return f"durable subscription {key.name!r} is {kind}, so it can have no {other} consumer; choose another name, or unsubscribe it first"
 
 
 def _durable_name(key: SubscriptionKey, topic: Address) -> str:

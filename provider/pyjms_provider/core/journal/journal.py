@@ -250,9 +250,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionKey:
-    """The identity of a durable subscription (JMS 1.1 §6.3)."""
+    """The identity of a durable or shared subscription (JMS 1.1 §6.3, JMS 2.0 §8.3)."""
 
     client_id: str
+    """The client id of its consumers' connections; "": they have none, which only those of shared subscriptions may."""
     name: str
 
     def __str__(self) -> str:
@@ -276,6 +277,8 @@ class QueueRecord:
     no_local: bool = False
     policy: str | None = None
     """The queue's policy as JSON; None: the host's default."""
+    is_shared: bool = False
+    """Whether the subscription is shared."""
 
 
 @fact

@@ -559,6 +559,7 @@ def _subscription_record(key: SubscriptionKey, terms: SubscriptionTerms) -> Queu
         subscription=key,
         selector_text=terms.selector_text,
         no_local=terms.no_local,
+        is_shared=terms.is_shared,
     )
 
 

@@ -578,10 +578,16 @@ class GroupTable:
                     f"durable subscription {key.name!r} of client {key.client_id!r} reads {terms.topic}, selector "
                     f"{terms.selector_text!r}; ask for the same, or delete it first"
                 )
-            no_local = terms.no_local
+            no_local, is_shared = terms.no_local, terms.is_shared
         else:
-            no_local = False
-        wanted = SubscribeRequest(address=request.address, selector=selector, no_local=no_local, durable_name=key.name)
+            no_local = is_shared = False
+        wanted = SubscribeRequest(
+            address=request.address,
+            selector=selector,
+            no_local=no_local,
+            durable_name=key.name,
+            is_shared=is_shared,
+        )
         return self._host.subscriptions.subscribe(wanted, _holder_of(request.name), key.client_id, self)
 
     def _let_go(self, queue: Queue) -> None:
@@ -778,7 +784,7 @@ class GroupTable:
         self._numbers = count(max(group.record.number + 1, next(self._numbers)))
         if isinstance(group.queue, Subscription):
             # The group is the subscription's one subscriber (JMS 1.1 §6.3), also over restarts.
-            group.queue.user = self
+            group.queue.users[self] = None
             group.queue.subscriber = _holder_of(group.record.name)
         self._groups[group.record.name] = group
 

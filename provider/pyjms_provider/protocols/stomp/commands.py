@@ -555,6 +555,9 @@ class Subscribe(Command):
     selector: str | None = header("selector", TEXT, default=None)
     no_local: bool = header("no-local", FLAG, default=False)
     durable_name: str | None = header("durable-subscription-name", TEXT, default=None)
+    shared_name: str | None = header("shared-subscription-name", TEXT, default=None)
+    is_shared: bool = header("shared", FLAG, default=False)
+    """Whether the durable subscription is shared."""
     priority: int = header("consumer-priority", NUMBER, default=0)
 
 

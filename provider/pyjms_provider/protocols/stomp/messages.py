@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
+from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.typed_values import read_map, read_stream, write_map, write_stream
 from pyjms.types import Stored
@@ -312,6 +312,8 @@ def _write_kept(headers: dict[str, str], envelope: Envelope, version: Version) -
     elif not travels(headers["reply-to"], version):
         del headers["reply-to"]
     kept = plain_properties(properties, version)
+    if envelope.deliver_at_ms:
+        kept[DELIVER_AT] = str(envelope.deliver_at_ms)
     if "content-type" in kept and envelope.body_kind not in _PLAIN_BODIES:
         del kept["content-type"]  # the header is about the body as it is written here
     headers |= kept
@@ -389,6 +391,8 @@ def _profile_fields(
         fields.append("ty=" + quoted(jms_type))
     if not dialect.preserves_headers:
         fields += _fields_that_brokers_change(envelope)
+    if envelope.deliver_at_ms:
+        fields.append(f"da={envelope.deliver_at_ms}")
     if connection_id is not None:
         fields.append("o=" + quoted(connection_id))
     if types:
@@ -511,6 +515,7 @@ def _read(
     message_id = header.text("i")
     correlation_id: str | bytes | None = headers.get("correlation-id")
     exact = dialect.preserves_headers
+    deliver_at_ms = header.number("da", 0, _LONG_MAX) or 0
     if "cb" in fields:
         correlation_id = _bytes_of_hex(fields["cb"])
     elif "c" in fields or not exact:
@@ -531,6 +536,7 @@ def _read(
             properties,  # type: ignore[arg-type]
             body_kind,
             body,
+            deliver_at_ms,
         )
     timestamp_ms = header.number("t", 0, _LONG_MAX)
     expiration_ms = header.number("x", 0, _LONG_MAX)
@@ -549,6 +555,7 @@ def _read(
         properties,  # type: ignore[arg-type]
         body_kind,
         body,
+        deliver_at_ms,
     )
 
 

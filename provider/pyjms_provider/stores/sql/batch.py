@@ -301,7 +301,7 @@ def queue_row(record: QueueRecord) -> Row:
         *(record.number, int(address.kind), text_to_column(address.name), address.temporary),
         None if key is None else text_to_column(key.client_id),
         None if key is None else text_to_column(key.name),
-        *(text_to_column(record.selector_text), record.no_local, text_to_column(record.policy)),
+        *(text_to_column(record.selector_text), record.no_local, text_to_column(record.policy), record.is_shared),
     )
 
 

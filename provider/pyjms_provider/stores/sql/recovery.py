@@ -197,6 +197,7 @@ def _queue(row: Row[Any]) -> QueueRecord:
         selector_text=text_from_column(row.selector),
         no_local=bool(row.no_local),
         policy=text_from_column(row.policy),
+        is_shared=bool(row.shared),
     )
 
 

@@ -31,6 +31,7 @@ from sqlalchemy import (
     column,
     delete,
     exists,
+    false,
     func,
     insert,
     inspect,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from pyjms_provider.settings import Synchronous
 
 
-VERSION = 4
+VERSION = 5
 """The version of the schema. Each change needs a function in `MIGRATIONS`."""
 PREFIX = "pyjms_"
 SCHEMA = MetaData()
@@ -88,8 +89,9 @@ QUEUE = Table(
     Column("selector", Text),
     Column("no_local", Boolean, nullable=False),
     Column("policy", Text),
+    Column("shared", Boolean, nullable=False, server_default=false()),
 )
-"""Queues and durable subscriptions; the latter have a subscription name, and may have a client id."""
+"""Queues and durable subscriptions; the latter have a subscription name, and may have a client id. `shared`: since version 5."""
 
 MESSAGE = Table(
     f"{PREFIX}message",
@@ -347,7 +349,7 @@ class Statements:
     read_paged: str  # id
     drop_paged: str  # id
 
-    put_queue: str  # number, kind, name, temporary, client_id, subscription, selector, no_local, policy
+    put_queue: str  # number, kind, name, temporary, client_id, subscription, selector, no_local, policy, shared
     add_queue: str  # as put_queue; an existing queue is not changed
     raise_next_queue: str  # next_queue, the same
     drop_queue: str  # number
@@ -660,6 +662,11 @@ def _number_duplicates(connection: Connection) -> None:
     connection.execute(text(f"DROP TABLE {name}_old"))
 
 
+def _add_shared(connection: Connection) -> None:
+    """Add the column that says whether a durable subscription is shared: none has been so far."""
+    connection.execute(text(f"ALTER TABLE {QUEUE.name} ADD COLUMN shared BOOLEAN DEFAULT false NOT NULL"))
+
+
 def create_missing_tables(connection: Connection, version: int) -> None:
     """Create the tables of `version` that migrations change, and that the store being salvaged may have lost."""
     if version < _NUMBERED and not inspect(connection).has_table(DUPLICATE.name):
@@ -669,12 +676,13 @@ def create_missing_tables(connection: Connection, version: int) -> None:
 
 FIRST: Final = 1
 """The oldest version."""
-MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates, 3: _add_clients}
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates, 3: _add_clients, 4: _add_shared}
 """For each version, the migration to the next one."""
 ADDED_COLUMNS: Final[Mapping[int, tuple[str, str]]] = {
     2: (GROUP.name, "number"),
     _NUMBERED: (DUPLICATE.name, "serial"),
     4: (CLIENT.name, "name"),
+    5: (QUEUE.name, "shared"),
 }
 """For each version, a table and a column that it has added: they show the version of a store whose version number is lost."""
 

@@ -70,7 +70,7 @@ MUTANTS = (
         "durable subscriptions of one name are shared",
         edit(
             "pyjms_provider.core.host.virtual_host:HostSubscriptions.subscribe",
-            "SubscriptionKey(client_id, request.durable_name)",
+            'SubscriptionKey(client_id or "", request.durable_name)',
             "SubscriptionKey('all', request.durable_name)",
         ),
     ),

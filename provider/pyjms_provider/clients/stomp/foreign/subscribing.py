@@ -163,6 +163,10 @@ class Subscribing:
         cls, request: SubscribeRequest, dialect: Dialect, *, number: int, client_id: str | None, prefetch_messages: int
     ) -> Subscribing:
         """Return the headers of a consumer. Raises `CapabilityError`, `DestinationError`."""
+        if request.is_shared or request.shared_name is not None:
+            raise CapabilityError(
+                f"{dialect.title} has no shared subscriptions over STOMP (Capability.SHARED_SUBSCRIPTIONS)"
+            )
         consumer_id = f"s{number}"
         headers = _base(request.address, dialect)
         headers[dialect.prefetch_header] = str(prefetch(prefetch_messages, dialect))

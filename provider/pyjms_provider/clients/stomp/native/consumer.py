@@ -172,6 +172,8 @@ class NativeConsumer(ProviderConsumer):
             selector=None if request.selector is None else request.selector.text,
             no_local=request.no_local,
             durable_name=request.durable_name,
+            shared_name=request.shared_name,
+            is_shared=request.is_shared,
             priority=request.priority,
         )
 

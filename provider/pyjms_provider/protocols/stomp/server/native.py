@@ -445,13 +445,16 @@ class NativeHandler(ProtocolHandler):
     def _subscribe(self, command: commands.Subscribe, consumer: ServedConsumer) -> None:
         try:
             self.guard.read(command.address)
-            if command.durable_name is not None:
-                self.guard.subscribe(self._client_id or "", command.durable_name)
+            for name in (command.durable_name, command.shared_name):
+                if name is not None:
+                    self.guard.subscribe(self._client_id or "", name)
             request = SubscribeRequest(
                 address=command.address,
                 selector=selector_or_none(command.selector),
                 no_local=command.no_local,
                 durable_name=command.durable_name,
+                shared_name=command.shared_name,
+                is_shared=command.is_shared,
                 priority=command.priority,
             )
             consumer.begin(consumer.session.session.subscribe(request, consumer.on_ready))

@@ -18,10 +18,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import SET_BY_PROVIDERS, Envelope, MessageId
+from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
+from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.core.queue.pager import LARGE, without_content
 from pyjms_provider.core.queue.queue_rules import QueueFullError
 from pyjms_provider.core.queue.selectors import plain_selector
