@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients maven proton needs history-soak soak-spark clean
+.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients amqp-clients maven proton needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -87,7 +87,7 @@ test-without: $(VENV)/.dev ## the tests that need more than Python, on a PATH wi
 		tests/brokers tests/pyjms/spark tests/pyjms/telemetry tests/pyjms/forwarding/test_real_brokers.py \
 		tests/pyjms/kombu/test_activemq.py tests/provider/clients/stomp/test_real_brokers.py tests/provider/management/console \
 		tests/provider/stores/test_postgresql_*.py tests/provider/stores/test_sqlite_disk.py tests/provider/test_postgresql_server.py \
-		tests/system/network/test_foreign_clients.py tests/tck/report
+		tests/system/amqp tests/system/network/test_foreign_clients.py tests/tck/report
 
 # A worker that finds the tests compiled has collected them in a third of the time, and there are four.
 collected: $(VENV)/.dev ## collects the tests, and leaves them compiled
@@ -171,9 +171,10 @@ brokers: ## ActiveMQ and RabbitMQ
 browser: ## Chromium and its driver
 unshare: ## what mounts full and read-only disks
 stomp-clients: ## STOMP clients of Ruby, Perl and PHP
-maven: ## Maven and a JDK, for Joram's tests
+amqp-clients: ## AMQP clients of Node and Go
+maven: ## Maven, a JDK, and what Maven fetches: Joram's tests, Qpid JMS, stompjms, Artemis
 proton: ## Qpid Proton for Python, built with a C compiler: the peer of the AMQP engine
-java postgresql brokers browser unshare stomp-clients maven proton: $(VENV)/.made
+java postgresql brokers browser unshare stomp-clients amqp-clients maven proton: $(VENV)/.made
 	@$(BIN)/python -m tests.needs add $@
 
 needs: $(VENV)/.made ## all of these, as far as they are missing

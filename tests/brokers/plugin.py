@@ -1,4 +1,4 @@
-"""pytest plugin: the fixtures `activemq` and `rabbitmq`, real brokers that the whole session shares."""
+"""pytest plugin: the fixtures `activemq`, `artemis` and `rabbitmq`, real brokers that the whole session shares."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def _common_directory(factory: pytest.TempPathFactory) -> Path:
 def activemq(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """The ports of a real ActiveMQ Classic."""
     return _share("activemq", request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def artemis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """The port of a real ActiveMQ Artemis, which lets in everybody."""
+    return _share("artemis", request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from typing import IO
 
 from tests.needs.declaring import use
 from tests.needs.table import activemq_class_path, missing_text, rabbitmq_script
+from tests.peers.building import fetched
 from tests.ports import free_port
 
 
@@ -186,4 +187,49 @@ class RabbitMq(RunningBroker):
         return ["sh", str(script)], variables
 
 
-KINDS: dict[str, type[RunningBroker]] = {"activemq": ActiveMq, "rabbitmq": RabbitMq}
+class Artemis(RunningBroker):
+    """ActiveMQ Artemis with one port for AMQP, and its journal of files, which it forces to the disk."""
+
+    ready = re.compile(r"AMQ221007")
+    options: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    """Of Java."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._port = free_port()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {"amqp": self._port}
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        use("artemis")
+        fetched_in = fetched("artemis")
+        assert fetched_in is not None, missing_text("artemis")
+        (home,) = fetched_in.glob("apache-artemis-*")
+        instance = self.directory / "instance"
+        boot = [
+            f"-Dartemis.home={home}",
+            "-cp",
+            f"{home}/lib/artemis-boot.jar",
+            "org.apache.activemq.artemis.boot.Artemis",
+        ]
+        if not instance.exists():
+            listening = [f"--no-{kind}-acceptor" for kind in ("amqp", "hornetq", "mqtt", "stomp")]
+            listening += ["--host", "127.0.0.1", "--default-port", str(self._port), "--no-web"]
+            known = ["--user", "guest", "--password", "guest", "--allow-anonymous"]
+            made = ["java", *boot, "create", str(instance), *known, *listening, "--no-autotune", "--nio", "--silent"]
+            done = subprocess.run(made, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+        here = {"instance": instance, "instance.etc": instance / "etc", "instance.uri": instance.as_uri()}
+        settings = [f"-Dartemis.{name}={value}" for name, value in here.items()]
+        settings += [
+            f"-Djava.security.auth.login.config={instance}/etc/login.config",
+            f"-Djava.io.tmpdir={instance}/tmp",
+        ]
+        settings += [f"-Dlog4j2.configurationFile={(instance / 'etc/log4j2.properties').as_uri()}"]
+        settings += [f"-Ddata.dir={instance}/data", f"-Dartemis.instance.etc.uri={(instance / 'etc').as_uri()}/"]
+        return ["java", *self.options, *settings, *boot, "run"], {}
+
+
+KINDS: dict[str, type[RunningBroker]] = {"activemq": ActiveMq, "artemis": Artemis, "rabbitmq": RabbitMq}

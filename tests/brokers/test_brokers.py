@@ -37,6 +37,12 @@ def test_rabbitmq_answers_on_its_stomp_port(rabbitmq: dict[str, int]) -> None:
     assert "server:RabbitMQ/3" in greeting(rabbitmq["stomp"])
 
 
+def test_artemis_answers_on_its_amqp_port(artemis: dict[str, int]) -> None:
+    with socket.create_connection(("127.0.0.1", artemis["amqp"]), timeout=20) as connection:
+        connection.sendall(b"AMQP\x03\x01\x00\x00")
+        assert connection.recv(8) == b"AMQP\x03\x01\x00\x00"
+
+
 def test_a_broker_that_ends_at_once_is_told_with_its_log(tmp_path: Path) -> None:
     class Broken(RunningBroker):
         ready = re.compile("never")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.needs.table import NEEDS, Need, is_there, packages_of
+from tests.peers.building import fetch
 
 _BASIC = (
     *(
@@ -46,19 +47,25 @@ def add(names: Sequence[str]) -> str | None:
     packages = packages_of(wanted)
     if not wanted:
         return None
-    if shutil.which("apt-get") is None or (os.geteuid() and shutil.which("sudo") is None):
-        return f"This adds packages of Debian and Ubuntu, as root or with sudo. Install by hand: {_titles(wanted)}"
-    with _services_stay_off():
-        environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
-        _root(*environment, "apt-get", "update", "-qq")
-        _root(*environment, "apt-get", "install", "-qq", "-y", "--no-install-recommends", *packages)
+    if packages:
+        if shutil.which("apt-get") is None or (os.geteuid() and shutil.which("sudo") is None):
+            return f"This adds packages of Debian and Ubuntu, as root or with sudo. Install by hand: {_titles(wanted)}"
+        with _services_stay_off():
+            environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
+            _root(*environment, "apt-get", "update", "-qq")
+            _root(*environment, "apt-get", "install", "-qq", "-y", "--no-install-recommends", *packages)
     distributions = [each for need in wanted for each in need.distributions]
     if distributions:
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *distributions], check=True)
         importlib.invalidate_caches()
+    for peer in dict.fromkeys(each for need in wanted for each in need.peers):
+        try:
+            fetch(peer)
+        except RuntimeError as error:
+            return str(error)
     is_there.cache_clear()
     still = [need for need in wanted if not is_there(need.name)]
-    return f"{' '.join(packages)} installed, but these are not found: {_titles(still)}" if still else None
+    return f"All is installed ({' '.join(packages)}), but these are not found: {_titles(still)}" if still else None
 
 
 def _titles(needs: Sequence[Need]) -> str:

@@ -8,7 +8,8 @@ A test declares its need in one of three ways:
 - A fixture that a need lists below in ``fixtures``: a test that names it as an argument has declared the need.
 
 A new need is one more line of `NEEDS` (and a name in the Makefile's list of targets): a function that finds it, the
-Debian packages that have it, and the target of ``make`` that installs them.
+Debian packages that have it, and the target of ``make`` that installs them. What Maven, npm and Go fetch for a folder of
+`tests/peers` is named in ``peers`` (see `tests.peers.building`).
 
 The finders look along the PATH and below `packages_root`, so that a run can be given an environment without any of it
 (``python -m tests.needs without COMMAND``). This module runs on the standard library alone: ``make`` uses it before
@@ -27,6 +28,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from tests.peers.building import fetched
 
 _JAVA = 17
 """What Spark 4 asks for; ActiveMQ Classic is content with older ones."""
@@ -51,6 +54,8 @@ class Need:
     """Other needs that come with it."""
     distributions: tuple[str, ...] = ()
     """Of Python, which pip builds here with what the packages bring."""
+    peers: tuple[str, ...] = ()
+    """Folders of `tests/peers` whose libraries are fetched with what the packages bring."""
 
     @property
     def command(self) -> str:
@@ -82,6 +87,11 @@ def java() -> str | None:
 def maven() -> str | None:
     """Return Maven, where there is a Java compiler, too."""
     return program("mvn") if program("javac") else None
+
+
+def are_fetched(*peers: str) -> bool:
+    """Return whether the libraries of these folders of `tests/peers` are there."""
+    return all(fetched(each) is not None for each in peers)
 
 
 def postgresql_programs() -> Path | None:
@@ -150,10 +160,33 @@ def _succeeds(name: str, *arguments: str) -> bool:
     return done.returncode == 0
 
 
+def _by_maven(name: str, title: str, *peers: str, fixtures: tuple[str, ...] = ()) -> Need:
+    return Need(name, title, lambda: are_fetched(*peers), "maven", (), fixtures, ("maven",), peers=peers)
+
+
 NEEDS = {
     need.name: need
     for need in (
         Need("maven", "Maven and a JDK", maven, "maven", ("maven", "default-jdk-headless"), includes=("java",)),
+        _by_maven("joram-stomp", "stompjms with Joram's tests", "joram_stomp"),
+        _by_maven("qpid-jms", "Qpid JMS with Joram's tests", "joram_amqp", "qpid_jms"),
+        _by_maven("artemis", "ActiveMQ Artemis", "artemis", fixtures=("artemis",)),
+        Need(
+            "rhea",
+            "Node's AMQP client rhea",
+            lambda: program("node") and are_fetched("rhea"),
+            "amqp-clients",
+            ("nodejs", "npm"),
+            peers=("rhea",),
+        ),
+        Need(
+            "go-amqp",
+            "Go's AMQP client",
+            lambda: program("go") and are_fetched("go_amqp"),
+            "amqp-clients",
+            ("golang-go",),
+            peers=("go_amqp",),
+        ),
         Need("java", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",)),
         Need("spark", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",), ("spark",)),
         Need("postgresql", "PostgreSQL's server", postgresql_programs, "postgresql", ("postgresql",), ("postgresql",)),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.peers.building import SOURCES, java_program
 from tests.provider.commands.served import BrokerProcess
 
-SOURCES = Path(__file__).parents[2] / "peers" / "joram_stomp"
-BUILDS = Path(__file__).parents[3] / "build"
-DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
+PROGRAM = ("JoramRun.java", "JoramAdmin.java", "provider.properties")
 TESTS = 196
 PASSING = 178
 """At least; 181 pass with ActiveMQ, which stompjms knows."""
@@ -60,26 +55,6 @@ def broker_port(tmp_path: Path) -> Iterator[int]:
         process.end()
 
 
-def built() -> Path:
-    """Return where the program and its libraries are; Maven fetches them once, until a source changes."""
-    sources = sorted(SOURCES.iterdir())
-    digest = hashlib.sha256(b"".join(each.name.encode() + each.read_bytes() for each in sources)).hexdigest()
-    folder = BUILDS / f"joram_stomp-{digest[:16]}"
-    if not folder.exists():
-        making = BUILDS / f"{folder.name}.{os.getpid()}"
-        (making / "classes").mkdir(parents=True)
-        try:
-            run("mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), DEPENDENCIES, f"-DoutputDirectory={making / 'lib'}")
-            programs = [str(each) for each in sources if each.suffix == ".java"]
-            run("javac", "-nowarn", "-cp", f"{making / 'lib'}/*", "-d", str(making / "classes"), *programs)
-            shutil.copy(SOURCES / "provider.properties", making / "classes")
-            with suppress(OSError):  # another run was quicker
-                making.rename(folder)
-        finally:
-            shutil.rmtree(making, ignore_errors=True)
-    return folder
-
-
 def run(*command: str) -> None:
     done = subprocess.run(
         command,
@@ -93,7 +68,7 @@ def run(*command: str) -> None:
     assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout[-5_000:]}"
 
 
-@pytest.mark.requires("maven")
+@pytest.mark.requires("joram-stomp")
 @pytest.mark.timeout(500)
 def test_jorams_tests_pass_but_for_those_that_fail_for_a_known_reason(broker_port: int, tmp_path: Path) -> None:
     failed = failures(broker_port, tmp_path / "first.tsv")
@@ -108,9 +83,9 @@ def test_jorams_tests_pass_but_for_those_that_fail_for_a_known_reason(broker_por
 
 def failures(broker_port: int, results: Path) -> dict[str, str]:
     """Run all tests; return those that fail, with what they say."""
-    folder = built()
+    class_path = java_program("joram_stomp", *(SOURCES / "joram_stomp" / each for each in PROGRAM))
     options = ("-Xmx256m", "-XX:TieredStopAtLevel=1", f"-Dbroker.url=tcp://127.0.0.1:{broker_port}")
-    run("java", *options, "-cp", f"{folder / 'lib'}/*:{folder / 'classes'}", "JoramRun", str(results))
+    run("java", *options, "-cp", class_path, "JoramRun", str(results))
     found = [line.split("\t") for line in results.read_text(encoding="utf-8").splitlines()]
     assert len(found) == TESTS
     return {name: why for name, outcome, why in found if outcome != "passed"}

@@ -1,0 +1,5 @@
+module pyjms.tests/goamqp
+
+go 1.18
+
+require github.com/Azure/go-amqp v1.5.0
