@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.spi.errors import AccessDeniedError, ResourceError
@@ -46,9 +47,40 @@ class LoginService(Protocol):
         ...
 
 
-def log_in(
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A client that is who it says, and is connected to no virtual host yet."""
+
+    principal: Principal
+    shown: Credentials | None
+    """Its credentials; None: it has shown none."""
+    mark: int
+    """The number of revocations before the check: a user who is shut out after it is found by this."""
+
+
+def authenticate(service: LoginService, shown: Credentials | None, peer: Peer) -> Authenticated:
+    """Authenticate a client. May wait: call it by `TransportContext.work`.
+
+    Args:
+        service: the port's.
+        shown: the client's credentials; None: it has shown none.
+        peer: the client's end, as the transport knows it.
+
+    Raises:
+        AccessDeniedError: the client is not who it says.
+    """
+    # Before the check of the password.
+    mark = service.revocations.mark
+    try:
+        return Authenticated(service.authenticator.authenticate(shown, peer=peer.address), shown, mark)
+    except AccessDeniedError as error:
+        service.note_login(None, shown, peer.address, error.reason)
+        raise
+
+
+def enter(
     service: LoginService,
-    shown: Credentials | None,
+    client: Authenticated,
     *,
     virtual_host: str,
     advice: str,
@@ -56,11 +88,11 @@ def log_in(
     events: ConnectionEvents,
     client_id: str | None = None,
 ) -> tuple[ProviderConnection, Guard]:
-    """Authenticate a client, and connect it to a virtual host. May wait: call it by `TransportContext.work`.
+    """Connect an authenticated client to a virtual host. May wait: call it by `TransportContext.work`.
 
     Args:
         service: the port's.
-        shown: the client's credentials; None: it has shown none.
+        client: the client.
         virtual_host: the name of the host; empty: the default one.
         advice: what the client can do if there is no such host, for the error.
         peer: the client's end, as the transport knows it.
@@ -68,44 +100,26 @@ def log_in(
         client_id: the client identifier that the connection gets; None: none.
 
     Raises:
-        AccessDeniedError: the client is not who it says, or may not connect.
+        AccessDeniedError: the client may not connect.
         DuplicateClientIdError: another connection has the client identifier.
         ResourceError: no such host runs.
     """
-    try:
-        principal, connection, guard = _connect(service, shown, virtual_host, advice, peer, events, client_id)
-    except AccessDeniedError as error:
-        service.note_login(None, shown, peer.address, error.reason)
-        raise
-    service.note_login(principal, shown, peer.address, "")
-    return connection, guard
-
-
-def _connect(
-    service: LoginService,
-    shown: Credentials | None,
-    virtual_host: str,
-    advice: str,
-    peer: Peer,
-    events: ConnectionEvents,
-    client_id: str | None,
-) -> tuple[Principal, ProviderConnection, Guard]:
     host = service.hosts.find(virtual_host)
     if host is None:
         missing = f"there is no virtual host {virtual_host!r} here, or it does not run" if virtual_host else ""
         raise ResourceError(f"{missing or 'you named no virtual host, and this port has no default one'}; {advice}")
-    # Before the check of the password: `check` finds a user who is shut out after this.
-    mark = service.revocations.mark
-    principal = service.authenticator.authenticate(shown, peer=peer.address)
-    connection = host.connect(events, principal=principal, address=peer.address)
+    connection = host.connect(events, principal=client.principal, address=peer.address)
     try:
         # If the user is shut out later, this connection is found and ended.
-        service.revocations.check(principal, mark)
-        guard = Guard(principal, host, connection.connection_id)
+        service.revocations.check(client.principal, client.mark)
+        guard = Guard(client.principal, host, connection.connection_id)
         guard.enter()
         if client_id is not None:
             connection.set_client_id(client_id)
-    except Exception:
+    except Exception as error:
         connection.close()
+        if isinstance(error, AccessDeniedError):
+            service.note_login(None, client.shown, peer.address, error.reason)
         raise
-    return principal, connection, guard
+    service.note_login(client.principal, client.shown, peer.address, "")
+    return connection, guard

@@ -9,7 +9,7 @@ from pyjms.spi.registry import PluginError
 from pyjms.spi.words import reason_of
 from pyjms_provider.model.port import InstalledPort
 from pyjms_provider.model.port_type import PortServices
-from pyjms_provider.protocols.logins import log_in
+from pyjms_provider.protocols.logins import authenticate, enter
 from pyjms_provider.serving.client_ports import ListeningPort, user_name_in
 from pyjms_provider.serving.guarding import GuardedConnection
 from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_open_access
@@ -62,8 +62,9 @@ class _Services(PortServices):
     def connect(
         self, credentials: Credentials | None, peer: Peer, events: ConnectionEvents, *, virtual_host: str = ""
     ) -> ProviderConnection:
-        connection, guard = log_in(
-            self, credentials, virtual_host=virtual_host, advice="name one that does", peer=peer, events=events
+        client = authenticate(self, credentials, peer)
+        connection, guard = enter(
+            self, client, virtual_host=virtual_host, advice="name one that does", peer=peer, events=events
         )
         return GuardedConnection(connection, guard)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.protocols.engine import ProtocolEngine
-from pyjms_provider.protocols.logins import log_in
+from pyjms_provider.protocols.logins import authenticate, enter
 from pyjms_provider.protocols.stomp.answers import error_frame
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
 from pyjms_provider.protocols.stomp.commands import limits_of
@@ -250,9 +250,9 @@ class StompServerEngine(ProtocolEngine):
     def _enter(self, frame: Frame, login: Login) -> ProtocolHandler:
         """Authenticate the client, and connect it to the virtual host. May wait. Raises `ProviderError`."""
         peer = self.transport.peer
-        connection, guard = log_in(
+        connection, guard = enter(
             self.service,
-            credentials_of(frame, peer),
+            authenticate(self.service, credentials_of(frame, peer), peer),
             virtual_host=login.host or self._settings.default_host,
             advice=_NAME_ONE,
             peer=peer,
