@@ -23,10 +23,14 @@ _TRANSPORTS: Final = {
     "stomps": ("stomp", "tls"),
     "stomp+ws": ("stomp", "websocket"),
     "stomp+wss": ("stomp", "secure_websocket"),
+    "amqp": ("amqp", "tcp"),
+    "amqps": ("amqp", "tls"),
+    "amqp+ws": ("amqp", "websocket"),
+    "amqp+wss": ("amqp", "secure_websocket"),
     "http": ("http", "tcp"),
     "https": ("http", "tls"),
 }
-_SECURE: Final = frozenset({"stomps", "stomp+wss", "https"})
+_SECURE: Final = frozenset({"stomps", "stomp+wss", "amqps", "amqp+wss", "https"})
 _FILES: Final = ("certificate", "key", "trust")
 _HOSTS: Final = "allowed_hosts"
 _EXAMPLE: Final = "write for instance stomp://127.0.0.1:61613, or stomp://127.0.0.1:0 for any free port"

@@ -128,6 +128,36 @@ class StompPortAttributes(PortAttributes):
     )
 
 
+class Protocol(Enum):
+    """A protocol that clients speak."""
+
+    AMQP = "amqp"
+    STOMP = "stomp"
+
+
+class AmqpPortAttributes(StompPortAttributes):
+    """The attributes of a port for AMQP clients."""
+
+    port: int = attribute("The number; 0: any that is free.", default=5672, ge=0, le=65535)
+    protocols: list[Protocol] = attribute(
+        "What clients may speak; with both, the first bytes of a client tell which it is.",
+        default=["amqp"],
+        min_length=1,
+    )
+    idle_timeout_ms: int = attribute(
+        "How long an AMQP client may be silent; then it is disconnected. It is told half of it. 0: for ever.",
+        default=60_000,
+        ge=0,
+        unit="ms",
+    )
+    max_message_bytes: ByteCount = attribute(
+        "The largest message of an AMQP client.", default="100MiB", ge=1024, unit="bytes"
+    )
+    max_frame_bytes: ByteCount = attribute("The largest frame of AMQP.", default="128KiB", ge=512, unit="bytes")
+    max_sessions: int = attribute("Sessions of one AMQP connection.", default=1_000, ge=1, le=65_536)
+    max_links: int = attribute("Links of one AMQP session.", default=1_000, ge=1, le=65_536)
+
+
 class HttpPortAttributes(PortAttributes):
     """The attributes of a port for operators: REST, console, metrics."""
 
@@ -377,6 +407,26 @@ class StompPort(Port):
             "scheme": schemes[0],
             "secure_scheme": schemes[1],
             "stalled_timeout_ms": chosen.stalled_timeout_ms,
+        }
+
+
+class AmqpPort(StompPort):
+    """A port for AMQP clients, and for STOMP clients if it is to be for both."""
+
+    attributes_class = AmqpPortAttributes
+    served_as = "amqp"
+
+    def _own_settings(self) -> dict[str, Any]:
+        chosen = self.chosen
+        assert isinstance(chosen, AmqpPortAttributes)
+        is_web = bool(_WEB & frozenset(chosen.transports))
+        schemes = ("amqp+ws", "amqp+wss") if is_web else ("amqp", "amqps")
+        subprotocols = ("amqp", *(WebSocketSettings().subprotocols if Protocol.STOMP in chosen.protocols else ()))
+        return {
+            "scheme": schemes[0],
+            "secure_scheme": schemes[1],
+            "stalled_timeout_ms": chosen.stalled_timeout_ms,
+            "websocket": WebSocketSettings(path="/amqp", subprotocols=subprotocols),
         }
 
 

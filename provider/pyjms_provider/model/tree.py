@@ -251,7 +251,7 @@ TREE: Mapping[str, CategoryShape] = {
             category="port",
             parent="broker",
             summary="where clients and operators reach the broker",
-            types={"stomp": "port:StompPort", "http": "port:HttpPort"},
+            types={"stomp": "port:StompPort", "amqp": "port:AmqpPort", "http": "port:HttpPort"},
         ),
     )
 }

@@ -93,6 +93,10 @@ class ServedHost(Protocol):
         """Return the destination to which a dead letter would be returned; None: the message is not a dead letter. Never waits."""
         ...
 
+    def topic_of_subscription(self, client_id: str | None, name: str) -> Address | None:
+        """Return the topic of a durable subscription; None: there is none. `client_id`: None for one that belongs to no client. Never waits."""
+        ...
+
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return the connection that made a temporary destination; "": unknown. Never waits."""
         ...
@@ -148,6 +152,10 @@ class Guard:
             return
         self._use(Operation.WRITE, address)
         self._allowed[0] = None if epoch is None else (address, epoch)
+
+    def write(self, address: Address) -> None:
+        """Check that the user may send there, before there is a message."""
+        self._use(Operation.WRITE, address)
 
     def read(self, address: Address) -> None:
         """Check that the user may consume there. The virtual host itself checks temporary destinations."""

@@ -1,14 +1,22 @@
-"""Opens ports for STOMP clients."""
+"""Opens ports for STOMP and AMQP clients."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.words import installed_version
-from pyjms_provider.model.port import StompPort, StompPortAttributes
+from pyjms_provider.model.port import AmqpPortAttributes, Protocol, StompPort, StompPortAttributes
+from pyjms_provider.protocols.amqp.server.service import AmqpService
+from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
+from pyjms_provider.protocols.either import ChoosingEngine
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
-from pyjms_provider.security.contracts import PasswordCredentials
+from pyjms_provider.security.contracts import (
+    CertificateCredentials,
+    Credentials,
+    PasswordCredentials,
+    TokenCredentials,
+)
 from pyjms_provider.security.logins import RevocationGuard
 from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_open_access
 
@@ -18,7 +26,8 @@ if TYPE_CHECKING:
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.management.service import ManagementService
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.security.contracts import Credentials, Principal
+    from pyjms_provider.protocols.engine import ProtocolEngine, TransportContext
+    from pyjms_provider.security.contracts import Principal
     from pyjms_provider.transport.listener import Listener
     from pyjms_provider.transport.service import NetworkService
     from pyjms_provider.transport.settings import TlsSettings
@@ -49,12 +58,12 @@ class ListeningPort:
         self.listener.close()
 
 
-def stomp_opener(
+def client_opener(
     network: NetworkService,
     synthetic: EmbeddedBroker | None = None,
     management: Callable[[ManagedObject], ManagementService] | None = None,
 ) -> Callable[[ManagedObject], ListeningPort]:
-    """Return the opener of a `StompPort` on that network.
+    """Return the opener of ports for STOMP and AMQP clients on that network.
 
     `synthetic`: a virtual host that is not in the tree; `management`: audits log-ins.
     """
@@ -63,31 +72,90 @@ def stomp_opener(
         assert isinstance(port, StompPort)
         # Before listening: a failover client would connect to a port without a running host.
         check_hosts(port)
-
-        def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
-            if management is not None:
-                management(port).note_client(principal, user_name_in(shown), address, port.name, reason)
-
-        chosen = port.chosen
-        assert isinstance(chosen, StompPortAttributes)
-        service = StompService(
-            clock=port.clock,
-            authenticator=port.authenticator(),
-            hosts=ManagedHosts(port, chosen.default_host, synthetic),
-            settings=StompSettings(
-                server_name=f"pyjms/{installed_version()}",
-                login_timeout_ms=chosen.login_timeout_ms,
-                heart_beat_ms=chosen.heart_beat_ms,
-                prefetch=chosen.prefetch,
-            ),
-            note_login=note_login,
-            revocations=RevocationGuard() if management is None else management(port).revocations,
-        )
-        opened = ListeningPort(network.open(port.listener_settings(), service.engine))
+        make_engine = _engines(_Login(port, synthetic, None if management is None else management(port)))
+        opened = ListeningPort(network.open(port.listener_settings(), make_engine))
         log_open_access(port)
         return opened
 
     return opener
+
+
+class _Login:
+    """What a port's services need to log clients in."""
+
+    def __init__(self, port: StompPort, synthetic: EmbeddedBroker | None, management: ManagementService | None) -> None:
+        chosen = port.chosen
+        assert isinstance(chosen, StompPortAttributes)
+        self.port = port
+        self.chosen = chosen
+        self.authenticator = port.authenticator()
+        self.hosts = ManagedHosts(port, chosen.default_host, synthetic)
+        self.revocations = RevocationGuard() if management is None else management.revocations
+        self._management = management
+
+    def note_login(self, principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
+        """Record a log-in."""
+        if self._management is not None:
+            self._management.note_client(principal, user_name_in(shown), address, self.port.name, reason)
+
+
+def _engines(login: _Login) -> Callable[[TransportContext], ProtocolEngine]:
+    """Return what makes the engine of a connection at a port."""
+    chosen = login.chosen
+    protocols = chosen.protocols if isinstance(chosen, AmqpPortAttributes) else [Protocol.STOMP]
+    stomp = _stomp_service(login, chosen).engine
+    if not isinstance(chosen, AmqpPortAttributes) or Protocol.AMQP not in protocols:
+        return stomp
+    amqp = _amqp_service(login, chosen).engine
+    return amqp if Protocol.STOMP not in protocols else lambda transport: ChoosingEngine(transport, amqp, stomp)
+
+
+def _stomp_service(login: _Login, chosen: StompPortAttributes) -> StompService:
+    return StompService(
+        clock=login.port.clock,
+        authenticator=login.authenticator,
+        hosts=login.hosts,
+        settings=StompSettings(
+            server_name=f"pyjms/{installed_version()}",
+            login_timeout_ms=chosen.login_timeout_ms,
+            heart_beat_ms=chosen.heart_beat_ms,
+            prefetch=chosen.prefetch,
+        ),
+        note_login=login.note_login,
+        revocations=login.revocations,
+    )
+
+
+def _amqp_service(login: _Login, chosen: AmqpPortAttributes) -> AmqpService:
+    handles = login.authenticator.handles
+    return AmqpService(
+        clock=login.port.clock,
+        authenticator=login.authenticator,
+        hosts=login.hosts,
+        settings=AmqpSettings(
+            container_id=login.port.root.name,
+            version=installed_version(),
+            mechanisms=tuple(name for name, shown in _SHOWN if handles(shown)),
+            needs_login=not handles(None),
+            login_timeout_ms=chosen.login_timeout_ms,
+            idle_timeout_ms=chosen.idle_timeout_ms,
+            frame_bytes_max=chosen.max_frame_bytes,
+            message_bytes_max=chosen.max_message_bytes,
+            sessions_max=chosen.max_sessions,
+            links_max=chosen.max_links,
+        ),
+        note_login=login.note_login,
+        revocations=login.revocations,
+    )
+
+
+_SHOWN: Final[tuple[tuple[str, Credentials | None], ...]] = (
+    ("EXTERNAL", CertificateCredentials(certificate=b"")),
+    ("XOAUTH2", TokenCredentials(token="")),
+    ("PLAIN", PasswordCredentials(user_name="user", password="")),
+    ("ANONYMOUS", None),
+)
+"""The mechanisms of SASL, in the order in which they are offered, with credentials as clients show them."""
 
 
 def user_name_in(shown: Credentials | None) -> str:

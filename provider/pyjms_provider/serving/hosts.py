@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
+from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.policy import Overflow
 from pyjms_provider.core.queue.dead_letters import DEAD_DESTINATION, origin_of
 from pyjms_provider.model.errors import WrongStateError
@@ -171,6 +172,11 @@ class EmbeddedHost:
             return None
         origin = origin_of(envelope.properties)
         return None if origin is None or origin[0].temporary else origin[0]
+
+    def topic_of_subscription(self, client_id: str | None, name: str) -> Address | None:
+        """Return the topic of a durable subscription; None: there is none."""
+        found = self._broker.virtual_host.subscriptions.durable().get(SubscriptionKey(client_id or "", name))
+        return None if found is None else found.terms.topic
 
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return the owner of a temporary destination; "": none that is still connected."""

@@ -21,7 +21,7 @@ from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.port import INSTALLED, Port
 from pyjms_provider.security.audit import AuditLog
-from pyjms_provider.serving.client_ports import stomp_opener
+from pyjms_provider.serving.client_ports import client_opener
 from pyjms_provider.serving.hosts import HostFailures, running_hosts
 from pyjms_provider.serving.installed_port import installed_opener
 from pyjms_provider.serving.management_queues import MANAGEMENT, ManagementQueues
@@ -143,8 +143,10 @@ class ServedBroker:
             services = _ManagementServices(audit)
             synthetic = EmbeddedBroker(MANAGEMENT, clock)
             undo.callback(synthetic.stop)
+            clients = client_opener(network, synthetic, services.of)
             openers = {
-                "stomp": stomp_opener(network, synthetic, services.of),
+                "stomp": clients,
+                "amqp": clients,
                 "http": _http_opener(network, services),
                 INSTALLED: installed_opener(network, services.of),
             }

@@ -232,7 +232,7 @@ def test_the_tree_shows_every_category(run_pyjms: Run) -> None:
     assert set(described) == set(tree.TREE) - {tree.ROOT}
     port = described["port"]["types"]["stomp"]["attributes"]["port"]
     assert (port["type"], port["default"]) == ("integer", 61613)
-    assert "└─ port (stomp, http)" in run_pyjms("broker", "tree")[1]
+    assert "└─ port (stomp, amqp, http)" in run_pyjms("broker", "tree")[1]
 
 
 def test_the_tree_tells_all_of_one_category(run_pyjms: Run) -> None:

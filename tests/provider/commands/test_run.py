@@ -110,7 +110,7 @@ def test_a_port_of_a_kind_that_is_not_installed_keeps_no_other_from_serving(
     run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
 ) -> None:
     file = _initial(run_pyjms, tmp_path)
-    file.write_text(file.read_text().replace('type = "stomp"', 'type = "amqp"'))
+    file.write_text(file.read_text().replace('type = "stomp"', 'type = "mqtt"'))
     broker = start_broker(str(file))
     [url] = broker.announced("http")
     assert broker.log.count("port stomp") == 1, "the log tells it, and nothing else again"

@@ -126,7 +126,10 @@ class ConnectionOpened:
 
 @fact
 class ConnectionClosed:
-    """The peer has closed the connection, or answered a close of this side; nothing comes any more."""
+    """The peer has closed the connection, or answered a close of this side; nothing comes any more.
+
+    On the broker's side `Connection.close` answers, unless the connection is over already.
+    """
 
     error: Error | None
 
@@ -488,7 +491,7 @@ class Connection:
             self._received_open(performative, frame.channel)
         elif kind is Close:
             self._received_close(performative)
-        elif self.state in (ConnectionState.DISCARDING, ConnectionState.CLOSE_SENT):
+        elif self.state in (ConnectionState.DISCARDING, ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED):
             return
         elif self.remote is None:
             raise ConnectionFault(Condition.ILLEGAL_STATE, f"{kind.__name__} came before open")
@@ -517,7 +520,8 @@ class Connection:
 
     def _received_close(self, close: Close) -> None:
         self._move_or_fail(Input.RECEIVE_CLOSE)
-        if self.state is ConnectionState.CLOSE_RECEIVED:
+        # The broker's side answers by `close`, when it has done what the client had asked before.
+        if self.state is ConnectionState.CLOSE_RECEIVED and self.is_client:
             self._move(Input.SEND_CLOSE)
             self._write_frame(0, performatives.write(Close()))
         self._forget_sessions()

@@ -151,6 +151,12 @@ class Message:
         return self.data[self._bare_start if annotations is None else annotations[0] :]
 
     @property
+    def record(self) -> Any:
+        """The composite value that the body is, as those of messages to a coordinator are; None: it is none."""
+        start = self._bodies[0] if self.body_kind == VALUE else None
+        return None if start is None or self.data[start] != 0 else performatives.read(self.data, start)[0]
+
+    @property
     def header(self) -> Header:
         """The header; without one, its defaults."""
         section = self._sections.get(_HEADER)

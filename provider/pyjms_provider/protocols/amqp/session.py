@@ -59,6 +59,11 @@ class SessionOwner(Protocol):
     """What sessions need of their connection."""
 
     @property
+    def is_client(self) -> bool:
+        """Whether this is the client's end."""
+        ...
+
+    @property
     def settings(self) -> SessionSettings:
         """What this side is ready for."""
         ...
@@ -308,6 +313,8 @@ class Session:
         """Take a frame of this session. Raises `ConnectionFault` and `SessionFault`: the peer breaks a rule."""
         if self.state in (SessionState.DISCARDING, SessionState.END_SENT) and type(performative) is not End:
             return
+        if self.state is SessionState.END_RECEIVED:
+            raise ConnectionFault(Condition.NOT_ALLOWED, "a frame came behind the end of its session")
         match performative:
             case Transfer():
                 self._received_transfer(performative, payload)
@@ -338,8 +345,10 @@ class Session:
         self.move(Input.RECEIVE_END)
         if not is_answer:
             self._clear()
-            self.move(Input.SEND_END)
-            self.write(End())
+            # The broker's side answers by `end`, when it has done what the client had asked before.
+            if self.connection.is_client:
+                self.move(Input.SEND_END)
+                self.write(End())
         self.connection.tell(SessionEnded(self, end.error, is_answer=is_answer))
         self._unmap_if_over()
 
@@ -503,6 +512,8 @@ class SessionBegun:
 class SessionEnded:
     """The session has ended: by the peer, which may answer this side's end, or, with `failure`, by this side as the peer broke a rule.
     Its links are gone.
+
+    On the broker's side `Session.end` answers the peer's end.
     """
 
     session: Session

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
+    ConnectionClosed,
     ConnectionFailed,
     ConnectionOpened,
     ConnectionSettings,
@@ -17,7 +18,7 @@ from pyjms_provider.protocols.amqp.connection import (
 from pyjms_provider.protocols.amqp.link import LinkAttached, LinkDetached, LinkRequested, Receiver, Sender
 from pyjms_provider.protocols.amqp.performatives import Attach, Open, Source, Target
 from pyjms_provider.protocols.amqp.sasl import Anonymous, ClientMechanism
-from pyjms_provider.protocols.amqp.session import Session
+from pyjms_provider.protocols.amqp.session import Session, SessionEnded
 
 _E = TypeVar("_E", bound=Event)
 ANONYMOUS = SaslServer(("ANONYMOUS",))
@@ -73,6 +74,10 @@ class Pair:
             )
         elif isinstance(event, LinkDetached) and event.failure is None:
             event.link.detach(is_closed=event.is_closed)
+        elif isinstance(event, ConnectionClosed) and not end.is_client:
+            end.close()
+        elif isinstance(event, SessionEnded) and not event.is_answer and not end.is_client:
+            event.session.end()
 
     def open(self) -> Session:
         """Open the connection, and return a session of the client's."""

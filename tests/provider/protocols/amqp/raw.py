@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from pyjms_provider.protocols.amqp.codec import write_binary, write_value
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
+    ConnectionClosed,
     ConnectionOpened,
     ConnectionSettings,
     Event,
@@ -39,6 +40,7 @@ from pyjms_provider.protocols.amqp.performatives import (
     Transfer,
     write,
 )
+from pyjms_provider.protocols.amqp.session import SessionEnded
 
 _R = TypeVar("_R")
 _WAIT_S: Final = 10.0
@@ -138,6 +140,10 @@ class EngineWire:
             self.connection.accept_login()
         elif isinstance(event, ConnectionOpened):
             self.connection.open(Open("engine"))
+        elif isinstance(event, ConnectionClosed):
+            self.connection.close()
+        elif isinstance(event, SessionEnded) and not event.is_answer:
+            event.session.end()
         elif isinstance(event, LinkRequested):
             remote = event.link.remote
             assert remote is not None

@@ -1,0 +1,452 @@
+"""Links on which a client receives: consumers of queues, of topics and of their subscriptions, and browsers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ProviderError, UnknownSubscriptionError
+from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.queue.selectors import plain_selector
+from pyjms_provider.protocols.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
+from pyjms_provider.protocols.amqp.codec import Described
+from pyjms_provider.protocols.amqp.envelope import write_envelope
+from pyjms_provider.protocols.amqp.errors import Condition, LinkFault
+from pyjms_provider.protocols.amqp.performatives import Attach, Durability, SenderSettleMode, Source
+from pyjms_provider.protocols.amqp.server.producers import create_dynamic
+from pyjms_provider.protocols.amqp.server.work import Work, nothing
+from pyjms_provider.protocols.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
+from pyjms_provider.protocols.scheduling import PULLS_PER_TURN
+
+if TYPE_CHECKING:
+    from pyjms.spi.provider import ProviderConsumer
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.protocols.amqp.link import IncomingDelivery, OutgoingDelivery, Sender
+    from pyjms_provider.protocols.amqp.server.contracts import LinkSession
+
+_SELECTORS: Final = frozenset({0x0000468C00000004, "apache.org:selector-filter:string"})
+_NO_LOCAL: Final = frozenset({0x0000468C00000003, "apache.org:no-local-filter:list"})
+_numbered = re.compile(r"(.+?)\|(?:global|global-volatile|volatile)?\d*", re.DOTALL).fullmatch
+"""Matches the name of a link to a shared subscription, as Qpid JMS numbers them: ``news|2``, ``news|global``, ``news|volatile1``."""
+
+
+def attach_consumer(session: LinkSession, link: Sender) -> ConsumerLink | BrowserLink | NamedLink:
+    """Attach a link on which the client receives. Raises `LinkFault`: it cannot be."""
+    assert link.remote is not None
+    source = link.remote.source
+    if source is None:
+        return NamedLink(session, link)
+    if not isinstance(source, Source):
+        raise LinkFault(Condition.INVALID_FIELD, "a link of a receiver has a source with an address")
+    if source.dynamic:
+        return DynamicConsumerLink(session, link, source, Address(AddressKind.QUEUE, ""))
+    address = resolve(source.address, source.capabilities, session.engine.guard.host.has)
+    if source.distribution_mode == "copy" and address.kind is AddressKind.QUEUE:
+        return BrowserLink(session, link, source, address)
+    return ConsumerLink(session, link, source, address)
+
+
+class Filters:
+    """The filters of a source that the broker keeps to (part 3, 3.5.8)."""
+
+    def __init__(self, source: Source) -> None:
+        """Raises `LinkFault` for a filter that is known and has no right value."""
+        self.selector: str | None = None
+        self.no_local = False
+        self.kept: dict[str, Any] = {}
+        """Those that the broker answers with: others are left out, which tells the client that they are not kept to."""
+        for name, value in (source.filter or {}).items():
+            if not isinstance(value, Described):
+                continue
+            if value.descriptor in _SELECTORS:
+                if not isinstance(value.value, str):
+                    raise LinkFault(Condition.INVALID_FIELD, "a selector is a text")
+                self.selector = str(value.value)
+            elif value.descriptor in _NO_LOCAL:
+                self.no_local = True
+            else:
+                continue
+            self.kept[name] = value
+
+    def compiled(self) -> Selector | None:
+        """Return the selector. May take long; raises `InvalidSelectorError`."""
+        return plain_selector(self.selector)
+
+
+class _OutgoingLink:
+    """What links on which the client receives have in common. The connection's thread."""
+
+    def __init__(self, session: LinkSession, link: Sender, source: Source, address: Address) -> None:
+        assert link.remote is not None
+        self.link = link
+        self.address = address
+        self.session = session
+        self.source = source
+        self.unsettled: dict[int, Delivery] = {}
+        """What the client has and has not settled, by the number of the delivery."""
+        self.is_attached = False
+        self.pulls_per_turn = PULLS_PER_TURN
+        self.may_have_more = True
+        self._is_presettled = link.remote.snd_settle_mode == SenderSettleMode.SETTLED
+        self._tag = 0
+
+    def on_ready(self) -> None:
+        """Have a turn, as there may be work. Any thread."""
+        self.session.consumers.schedule(self)
+
+    def pull(self) -> Iterable[bytes] | None:
+        """Return one message in parts, or None: nothing is there, or nothing may be sent now."""
+        raise NotImplementedError
+
+    def credit_changed(self) -> None:
+        """Go on, as the client has given credit, or asks to drain."""
+        if self.is_attached:
+            self.on_ready()
+
+    def received(self, delivery: IncomingDelivery) -> None:
+        """Senders receive nothing here."""
+
+    def attach(self, source: Source) -> None:
+        """Answer the client's attach."""
+        remote = self.link.remote
+        assert remote is not None
+        self.link.attach(
+            Attach(
+                "",
+                0,
+                False,
+                snd_settle_mode=SenderSettleMode.SETTLED if self._is_presettled else SenderSettleMode.UNSETTLED,
+                rcv_settle_mode=remote.rcv_settle_mode,
+                source=source,
+                target=remote.target,
+            )
+        )
+        self.is_attached = True
+        self.on_ready()
+
+    @property
+    def may_send(self) -> bool:
+        """Whether a message could go out now; if not, the link has its turn again when that changes."""
+        if not self.is_attached or self.link.credit <= 0:
+            return False
+        if not self.session.session.can_send:
+            self.session.without_window.append(self.on_ready)
+            return False
+        return self._is_presettled or len(self.unsettled) < self.session.engine.service.settings.unsettled_max
+
+    def write(self, delivery: Delivery, *, is_settled: bool) -> Iterable[bytes]:
+        """Send a message; return the bytes. Raises `ProviderError` if it cannot be read."""
+        engine, link = self.session.engine, self.link
+        data = write_envelope(
+            delivery.envelope, now_ms=engine.service.clock.time_ms(), delivery_count=delivery.count - 1
+        )
+        self._tag += 1
+        sent = link.send(data, self._tag.to_bytes(8, "big"), is_settled=is_settled)
+        if not is_settled:
+            sent.context = self
+            self.unsettled[sent.id] = delivery
+        return (engine.machine.take(),)
+
+    def drained(self) -> Iterable[bytes] | None:
+        """Say that there is nothing more, if the client wants to know."""
+        if self.is_attached and self.link.is_draining:
+            self.link.drained()
+            return (self.session.engine.machine.take(),)
+        return None
+
+    # Settlement
+
+    def take(self, sent: OutgoingDelivery) -> Delivery | None:
+        """Take a delivery that is being settled; None: it has been."""
+        return self.unsettled.pop(sent.id, None)
+
+    def put_back(self, sent: OutgoingDelivery, delivery: Delivery) -> None:
+        """Have the client hold a delivery again."""
+        self.unsettled[sent.id] = delivery
+
+    def settled(self) -> None:
+        """Go on, as there may be room for more."""
+        if len(self.unsettled) + 1 >= self.session.engine.service.settings.unsettled_max:
+            self.on_ready()
+
+
+class ConsumerLink(_OutgoingLink):
+    """A consumer of a queue, or of a subscription."""
+
+    def __init__(self, session: LinkSession, link: Sender, source: Source, address: Address) -> None:
+        super().__init__(session, link, source, address)
+        self._filters = Filters(source)
+        self._consumer: ProviderConsumer | None = None
+        self._held: Delivery | None = None
+        """A message that was taken, and has no credit any more."""
+        self._is_ended = False
+        self._request: SubscribeRequest | None = None
+        engine = session.engine
+        self._fetching = Fetching(
+            engine,
+            session.receiving,
+            ready=self.on_ready,
+            lost=self.on_ready,
+            none=self._found_none,
+            failed=self._failed,
+        )
+        session.add(Work(self._begin, self._begun, session.waits or self._filters.selector is not None))
+
+    def _begin(self) -> None:
+        """Subscribe. May wait; raises `ProviderError`."""
+        session, guard = self.session, self.session.engine.guard
+        self._make_node()
+        guard.read(self.address)
+        request = self._request = self._requested()
+        if request.durable_name is not None or request.shared_name is not None:
+            guard.subscribe(self._client_id, request.durable_name or request.shared_name or "")
+        self._consumer = session.receiving.subscribe(request, self._notified)
+
+    def _make_node(self) -> None:
+        """Make the node, if the link has one of its own. Raises `ProviderError`."""
+
+    @property
+    def _client_id(self) -> str:
+        return "" if GLOBAL in self.source.capabilities else self.session.engine.container_id
+
+    def _requested(self) -> SubscribeRequest:
+        """Return what the source asks for."""
+        source, is_topic = self.source, self.address.kind is AddressKind.TOPIC
+        is_shared = is_topic and SHARED in source.capabilities
+        is_durable = is_topic and (source.durable != Durability.NONE or source.expiry_policy == "never")
+        name = subscription_name(self.link.name) if is_shared else self.link.name
+        properties = self.link.remote.properties if self.link.remote is not None else None
+        priority = (properties or {}).get("priority")
+        return SubscribeRequest(
+            address=self.address,
+            selector=self._filters.compiled(),
+            no_local=self._filters.no_local,
+            durable_name=name if is_durable else None,
+            priority=int(priority) if isinstance(priority, int) else 0,
+            shared_name=name if is_shared and not is_durable else None,
+            is_shared=is_shared and is_durable,
+        )
+
+    def _begun(self, error: Exception | None) -> None:
+        if error is not None:
+            self.session.refuse(self.link, error)
+            return
+        self.attach(self._answered())
+
+    def _answered(self) -> Source:
+        """Return the source as the broker has it."""
+        wanted = self.source.capabilities
+        known = {capability_of(self.address), SHARED, GLOBAL}
+        return replace(
+            self.source,
+            filter=self._filters.kept or None,
+            capabilities=tuple(each for each in wanted if each in known),
+        )
+
+    # Delivering
+
+    def _notified(self) -> None:
+        """Have a turn, as a message may have come. Any thread."""
+        self._fetching.is_woken = True
+        self.on_ready()
+
+    def _found_none(self) -> None:
+        self.on_ready()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, ProviderError):
+            self.session.end_link(self.link, error)
+        else:
+            self.session.engine.fail(error)
+
+    def pull(self) -> Iterable[bytes] | None:
+        consumer, fetching = self._consumer, self._fetching
+        if consumer is None or not self.is_attached or fetching.is_busy:
+            return None
+        if fetching.has_found_none and fetching.pop_found_none():
+            return self.drained()
+        delivery, self._held = self._held, None
+        if delivery is None:
+            delivery = fetching.take()
+        if not self.may_send:
+            self._held = delivery
+            # Another consumer may be woken for the messages to come (QCM-25).
+            consumer.set_interested(False)
+            return None
+        if delivery is None:
+            polled = consumer.poll_at_once()
+            if polled is None:
+                return self.drained()
+            if type(polled) is not Delivery:
+                fetching.begin(polled, consumer)
+                return None
+            delivery = polled
+        written = self.write(delivery, is_settled=self._is_presettled)
+        if self._is_presettled:
+            self.session.written.append(delivery)
+        return written
+
+    # The end
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it. A durable subscription ends with a link that is closed, and stays where it is detached alone."""
+        self.is_attached = False
+        self._is_ended = True
+        return Work(partial(self._end, is_closed=is_closed), nothing, self.session.waits)
+
+    def _end(self, *, is_closed: bool) -> None:
+        """Close the consumer, and give back what the client has not settled. May wait; raises `ProviderError`."""
+        consumer, self._consumer = self._consumer, None
+        self._fetching.drop()
+        if consumer is not None:
+            consumer.close()
+        left = list(self.unsettled.values())
+        self.unsettled.clear()
+        held, self._held = self._held, None
+        if held is not None:
+            left.append(held)
+        if left:
+            # A client that has worked on a message says so before it detaches: others count as not delivered, as at Artemis.
+            self.session.receiving.give_back_unseen(left)
+        request = self._request
+        if is_closed and consumer is not None and request is not None and request.durable_name is not None:
+            self._unsubscribe(request.durable_name)
+
+    def _unsubscribe(self, name: str) -> None:
+        self.session.engine.guard.subscribe(self._client_id, name)
+        self.session.receiving.unsubscribe(name)
+
+
+class DynamicConsumerLink(ConsumerLink):
+    """A consumer of a temporary queue or topic of its own, which lives as long as the link."""
+
+    def _make_node(self) -> None:
+        self.address = create_dynamic(self.session, self.source)
+
+    def _answered(self) -> Source:
+        return replace(super()._answered(), address=self.address.name, capabilities=(capability_of(self.address),))
+
+    def _end(self, *, is_closed: bool) -> None:
+        super()._end(is_closed=False)
+        if self.address.name:
+            self.session.engine.connection.delete_temporary(self.address)
+
+
+class BrowserLink(_OutgoingLink):
+    """A browser of a queue: its messages stay there, and their transfers are settled."""
+
+    def __init__(self, session: LinkSession, link: Sender, source: Source, address: Address) -> None:
+        super().__init__(session, link, source, address)
+        self._filters = Filters(source)
+        self._browsing: Browsing | None = None
+        session.add(Work(self._begin, self._begun, session.waits or self._filters.selector is not None))
+
+    def _begin(self) -> None:
+        """Begin to browse. May wait; raises `ProviderError`."""
+        self.session.engine.guard.browse(self.address)
+        messages: Iterator[Delivery] = self.session.receiving.browse(self.address, self._filters.compiled())
+        self._browsing = Browsing(self.session.engine, messages, self._encoded, self.on_ready, self._failed)
+
+    def _begun(self, error: Exception | None) -> None:
+        if error is not None:
+            self.session.refuse(self.link, error)
+            return
+        self.attach(replace(self.source, filter=self._filters.kept or None))
+
+    def _encoded(self, delivery: Delivery) -> Iterable[bytes]:
+        now_ms = self.session.engine.service.clock.time_ms()
+        return (write_envelope(delivery.envelope, now_ms=now_ms, delivery_count=delivery.count - 1),)
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, ProviderError):
+            self.session.end_link(self.link, error)
+        else:
+            self.session.engine.fail(error)
+
+    def pull(self) -> Iterable[bytes] | None:
+        browsing = self._browsing
+        if browsing is None or not self.is_attached:
+            return None
+        if browsing.has_ended:
+            return self.drained()
+        if not self.may_send:
+            return None
+        if browsing.is_empty:
+            browsing.look(min(self.link.credit, LOOK_MESSAGES))
+            return None
+        (data,) = browsing.take()
+        self._tag += 1
+        self.link.send(data, self._tag.to_bytes(8, "big"), is_settled=True)
+        return (self.session.engine.machine.take(),)
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it."""
+        self.is_attached = False
+        if self._browsing is not None:
+            self._browsing.end()
+        return None
+
+
+class NamedLink(_OutgoingLink):
+    """A link that names a durable subscription alone, to see whether it is there, and to end it (as Qpid JMS unsubscribes)."""
+
+    def __init__(self, session: LinkSession, link: Sender) -> None:
+        super().__init__(session, link, Source(), Address(AddressKind.TOPIC, ""))
+        assert link.remote is not None
+        self._is_global = GLOBAL in link.remote.desired_capabilities
+        self._is_shared = SHARED in link.remote.desired_capabilities
+        self._name = subscription_name(link.name) if self._is_shared else link.name
+        self._topic: Address | None = None
+        session.add(Work(self._begin, self._begun, may_wait=session.waits))
+
+    def _begin(self) -> None:
+        """Find the subscription. Raises `ProviderError`."""
+        engine = self.session.engine
+        client_id = None if self._is_global else engine.container_id
+        self._topic = engine.guard.host.topic_of_subscription(client_id, self._name)
+        if self._topic is None:
+            raise UnknownSubscriptionError(f"there is no durable subscription {self._name!r} of this container")
+
+    def _begun(self, error: Exception | None) -> None:
+        if error is not None or self._topic is None:
+            self.session.refuse(self.link, error or UnknownSubscriptionError(self._name))
+            return
+        self.attach(
+            Source(
+                self._topic.name,
+                durable=Durability.UNSETTLED_STATE,
+                expiry_policy="never",
+                distribution_mode="copy",
+                capabilities=(
+                    "topic",
+                    *(("shared",) if self._is_shared else ()),
+                    *(("global",) if self._is_global else ()),
+                ),
+            )
+        )
+
+    def pull(self) -> Iterable[bytes] | None:
+        return self.drained()
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it: the subscription ends with a link that is closed."""
+        self.is_attached = False
+        if not is_closed or is_lost or self._topic is None:
+            return None
+        return Work(self._unsubscribe, nothing, self.session.waits)
+
+    def _unsubscribe(self) -> None:
+        engine = self.session.engine
+        engine.guard.subscribe("" if self._is_global else engine.container_id, self._name)
+        self.session.receiving.unsubscribe(self._name)
+
+
+def subscription_name(link_name: str) -> str:
+    """Return the name of the shared subscription to which a link of this name belongs."""
+    found = _numbered(link_name)
+    return link_name if found is None else found.group(1)

@@ -1,0 +1,155 @@
+"""The interfaces between the parts of one AMQP connection at the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyjms_provider.protocols.logins import LoginService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.provider import ProviderConnection, ProviderSession
+    from pyjms_provider.protocols.amqp.connection import Connection
+    from pyjms_provider.protocols.amqp.link import IncomingDelivery, Link
+    from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
+    from pyjms_provider.protocols.amqp.server.transactions import Transactions
+    from pyjms_provider.protocols.amqp.server.work import Work
+    from pyjms_provider.protocols.amqp.session import Session
+    from pyjms_provider.protocols.engine import TransportContext
+    from pyjms_provider.protocols.hosts import Guard
+    from pyjms_provider.protocols.rare_lines import RareLines
+    from pyjms_provider.protocols.scheduling import Backlog, DeliveryScheduler, SerialExecutor, SessionScheduler
+
+
+class Service(Protocol):
+    """The service of one port, shared by its connections."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock."""
+        ...
+
+    @property
+    def settings(self) -> AmqpSettings:
+        """The limits of a connection."""
+        ...
+
+    @property
+    def rare_lines(self) -> RareLines:
+        """Limits the log lines that untrusted peers can cause."""
+        ...
+
+
+class PortService(Service, LoginService, Protocol):
+    """The service of one port, with what a login needs."""
+
+
+class Engine(Protocol):
+    """What sessions and links use of the engine of their connection."""
+
+    transport: TransportContext
+    machine: Connection
+    scheduler: DeliveryScheduler
+    backlog: Backlog
+    transactions: Transactions
+
+    @property
+    def service(self) -> Service:
+        """The port's service."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection has ended, or ends when all is written."""
+        ...
+
+    @property
+    def connection(self) -> ProviderConnection:
+        """The connection to the virtual host."""
+        ...
+
+    @property
+    def guard(self) -> Guard:
+        """The rights of the connection's user."""
+        ...
+
+    @property
+    def client_id(self) -> str | None:
+        """The container id that is the connection's client identifier; None: another connection has it."""
+        ...
+
+    @property
+    def container_id(self) -> str:
+        """The container id of the client."""
+        ...
+
+    def perform(self, work: Work) -> None:
+        """Do a piece of work, and have the rest done on the connection's thread. Any thread."""
+        ...
+
+    def forget(self, session: Any) -> None:
+        """Give up a session whose work has been done. The connection's thread."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection because of an error in the broker. The connection's thread."""
+        ...
+
+
+class LinkSession(Protocol):
+    """What links use of their session. The connection's thread."""
+
+    session: Session
+    receiving: ProviderSession
+    """The session of the virtual host that has its consumers, and its sends outside of transactions."""
+    executor: SerialExecutor[Work]
+    consumers: SessionScheduler
+    """The links that may have messages for the client; any thread may call `schedule`."""
+    waits: bool
+    """Whether settling and committing may wait for a disk."""
+    patient: int
+    """Sends that may be waiting for room."""
+    without_window: list[Callable[[], None]]
+    """What goes on when the session's window opens."""
+    written: list[Delivery]
+    """Messages of links whose transfers are settled, which are acknowledged when they are on the wire."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of its connection."""
+        ...
+
+    def add(self, work: Work) -> None:
+        """Do work now, or in its turn."""
+        ...
+
+    def answer(self, delivery: IncomingDelivery, state: Any) -> None:
+        """Tell the client the outcome of its message; most are told together."""
+        ...
+
+    def refuse(self, link: Link, error: Exception) -> None:
+        """Refuse a link that waits for its answer."""
+        ...
+
+    def end_link(self, link: Link, error: Exception) -> None:
+        """End a link for a reason of the broker's."""
+        ...
+
+
+class ServedLink(Protocol):
+    """A link at the broker. The connection's thread."""
+
+    def credit_changed(self) -> None:
+        """Go on, as the client has given credit, or asks to drain."""
+        ...
+
+    def received(self, delivery: IncomingDelivery) -> None:
+        """Take a message."""
+        ...
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it; None: there is none. `is_lost`: the client has not detached it."""
+        ...

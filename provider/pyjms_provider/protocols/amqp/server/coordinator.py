@@ -1,0 +1,147 @@
+"""The link to the coordinator, on which a client declares and discharges transactions (part 4)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault
+from pyjms_provider.protocols.amqp.message import Message
+from pyjms_provider.protocols.amqp.performatives import (
+    Accepted,
+    Attach,
+    Coordinator,
+    Declare,
+    Declared,
+    Discharge,
+    Rejected,
+)
+from pyjms_provider.protocols.amqp.server.refusals import told
+from pyjms_provider.protocols.amqp.server.transactions import ACROSS_SESSIONS, LOCAL_TRANSACTIONS, SEVERAL_IN_A_SESSION
+from pyjms_provider.protocols.amqp.server.work import Work
+
+if TYPE_CHECKING:
+    from pyjms_provider.protocols.amqp.link import IncomingDelivery, Receiver
+    from pyjms_provider.protocols.amqp.server.contracts import LinkSession
+    from pyjms_provider.protocols.amqp.server.transactions import Retired, Transaction
+
+_CREDIT: Final = 100
+_CAPABILITIES: Final = (LOCAL_TRANSACTIONS, SEVERAL_IN_A_SESSION, ACROSS_SESSIONS)
+
+
+class CoordinatorLink:
+    """A client's link to the coordinator. Its open transactions are rolled back with it."""
+
+    def __init__(self, session: LinkSession, link: Receiver) -> None:
+        self.link = link
+        self._session = session
+        self._open: dict[bytes, Transaction] = {}
+        remote = link.remote
+        assert remote is not None
+        target = Coordinator(_CAPABILITIES)
+        link.attach(Attach("", 0, False, rcv_settle_mode=remote.rcv_settle_mode, source=remote.source, target=target))
+        link.give_credit(_CREDIT)
+
+    def credit_changed(self) -> None:
+        """Receivers give credit here."""
+
+    def received(self, delivery: IncomingDelivery) -> None:
+        """Declare or discharge a transaction."""
+        if self.link.credit <= _CREDIT // 2:
+            self.link.give_credit(_CREDIT)
+        try:
+            self._do(delivery, Message(delivery.data).record)
+        except LinkFault as fault:
+            self._session.end_link(self.link, fault)
+        except (AmqpError, ProviderError) as error:
+            self._refuse(delivery, error)
+
+    def _do(self, delivery: IncomingDelivery, request: Any) -> None:
+        match request:
+            case Declare(global_id=None):
+                self._declare(delivery)
+            case Declare():
+                raise AmqpError(Condition.NOT_IMPLEMENTED, "transactions are local here: leave the global-id out")
+            case Discharge():
+                self._discharge(delivery, request)
+            case _:
+                raise AmqpError(Condition.NOT_IMPLEMENTED, "a coordinator takes declare and discharge")
+
+    def _declare(self, delivery: IncomingDelivery) -> None:
+        engine = self._session.engine
+        transaction = engine.transactions.declare(engine.connection, self._session.executor)
+        self._open[transaction.txn_id] = transaction
+        self._session.answer(delivery, Declared(transaction.txn_id))
+
+    def _discharge(self, delivery: IncomingDelivery, discharge: Discharge) -> None:
+        transactions = self._session.engine.transactions
+        if discharge.txn_id not in self._open:
+            # Another link's, or none that is open (part 4, 4.3).
+            raise AmqpError(
+                Condition.UNKNOWN_TRANSACTION, "no transaction of that id was declared on this link and is open"
+            )
+        transaction = transactions.end(discharge.txn_id)
+        del self._open[discharge.txn_id]
+        if discharge.fail:
+            self._add(transaction, partial(self._rolled_back, delivery), partial(self._roll_back, transaction))
+            return
+        host = self._session.engine.guard.host
+        work = Work(
+            transaction.commit,
+            partial(self._committed, delivery),
+            self._session.waits,
+            is_brief=self._session.waits and host.waits_briefly(None),
+        )
+        transaction.executor.add(work)
+
+    def _committed(self, delivery: IncomingDelivery, error: Exception | None) -> None:
+        if error is None:
+            self._session.answer(delivery, Accepted())
+        else:
+            self._refuse(delivery, error)
+
+    def _roll_back(self, transaction: Transaction, held: list[Retired]) -> None:
+        held += transaction.rollback()
+
+    def _add(self, transaction: Transaction, done: Any, do: Any) -> None:
+        held: list[Retired] = []
+        transaction.executor.add(Work(partial(do, held), partial(done, held), self._session.waits))
+
+    def _rolled_back(self, delivery: IncomingDelivery | None, held: list[Retired], error: Exception | None) -> None:
+        for each in held:
+            assert each.restore is not None
+            each.restore(each.delivery)
+        if delivery is None:
+            return
+        if error is None:
+            self._session.answer(delivery, Accepted())
+        else:
+            self._refuse(delivery, error)
+
+    def _refuse(self, delivery: IncomingDelivery, error: Exception) -> None:
+        if delivery.is_settled or not _takes_rejected(self.link):
+            self._session.end_link(self.link, error)
+        else:
+            self._session.answer(delivery, Rejected(told(error)))
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it: open transactions are rolled back."""
+        transactions = self._session.engine.transactions
+        left = [transactions.end(txn_id) for txn_id in self._open]
+        self._open.clear()
+        if not left:
+            return None
+        held: list[Retired] = []
+
+        def roll_back() -> None:
+            for transaction in left:
+                held.extend(transaction.rollback())
+
+        return Work(roll_back, partial(self._rolled_back, None, held), self._session.waits)
+
+
+def _takes_rejected(link: Receiver) -> bool:
+    """Return whether the client's source says that it takes rejected as an outcome (part 4, 4.2)."""
+    outcomes = getattr(link.remote.source, "outcomes", ()) if link.remote is not None else ()
+    return not outcomes or "amqp:rejected:list" in outcomes

@@ -1,0 +1,312 @@
+"""Links on which a client sends: to a node, to any node (the anonymous relay), or to a node that the link makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.envelope import SET_BY_PROVIDERS, Address, AddressKind, Envelope, MessageId
+from pyjms.spi.errors import AccessDeniedError, DestinationError, ProviderError
+from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
+from pyjms_provider.protocols.amqp.addresses import capability_of, kind_of, resolve
+from pyjms_provider.protocols.amqp.envelope import read_envelope
+from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault
+from pyjms_provider.protocols.amqp.jms import USER_ID
+from pyjms_provider.protocols.amqp.link import Receiver
+from pyjms_provider.protocols.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
+from pyjms_provider.protocols.amqp.server.refusals import told
+from pyjms_provider.protocols.amqp.server.work import Work, nothing
+from pyjms_provider.protocols.hosts import Sending
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyjms.spi.provider import ProviderSession
+    from pyjms.types import Stored
+    from pyjms_provider.protocols.amqp.link import IncomingDelivery
+    from pyjms_provider.protocols.amqp.server.contracts import LinkSession
+
+ACCEPTED: Final = Accepted()
+_DELIVERY_TIME: Final = "x-opt-delivery-time"
+_DELIVERY_DELAY: Final = "x-opt-delivery-delay"
+_OWN: Final = "JMS_pyjms_"
+"""Properties of the broker begin so."""
+_SETTABLE: Final = frozenset({DELIVER_AT, DUPLICATE_ID})
+_MANY: Final = 64
+"""Messages that are sent in one step."""
+
+
+def attach_producer(session: LinkSession, link: Receiver) -> ProducerLink:
+    """Attach a link on which the client sends. Raises `LinkFault`: it cannot be."""
+    assert link.remote is not None
+    target = link.remote.target
+    if not isinstance(target, Target):
+        raise LinkFault(Condition.INVALID_FIELD, "a link of a sender has a target: an address, or none for any node")
+    if target.dynamic:
+        return DynamicProducerLink(session, link, target)
+    address = None
+    if target.address is not None:
+        address = resolve(target.address, target.capabilities, session.engine.guard.host.has)
+    return ProducerLink(session, link, target, address)
+
+
+class ProducerLink:
+    """A link on which a client sends."""
+
+    def __init__(self, session: LinkSession, link: Receiver, target: Target, address: Address | None) -> None:
+        """`address`: the node; None: each message names its own."""
+        self.link = link
+        self.address = address
+        self.session = session
+        self._target = target
+        self._pending = 0
+        self._credit = 0
+        self._message_prefix = f"ID:{session.engine.connection.connection_id}-{next(_links)}-"
+        self._numbers = count(1)
+        self._late: tuple[Work, _Sends] | None = None
+        session.add(Work(self._begin, self._begun, may_wait=session.waits))
+
+    def _begin(self) -> None:
+        """Check that the client may send there, and make the node if it is missing. May wait; raises `ProviderError`."""
+        if self.address is not None:
+            guard = self.session.engine.guard
+            guard.write(self.address)
+            if self.address.temporary and not guard.host.has(self.address):
+                raise DestinationError(f"there is no {self.address}: it has gone with its connection")
+
+    def _begun(self, error: Exception | None) -> None:
+        if error is not None:
+            self.session.refuse(self.link, error)
+            return
+        remote, settings = self.link.remote, self.session.engine.service.settings
+        assert remote is not None
+        self.link.attach(
+            Attach(
+                "",
+                0,
+                False,
+                snd_settle_mode=remote.snd_settle_mode,
+                rcv_settle_mode=remote.rcv_settle_mode,
+                source=remote.source,
+                target=self._answered(),
+                max_message_size=settings.message_bytes_max,
+                offered_capabilities=remote.desired_capabilities and ("DELAYED_DELIVERY",),
+            )
+        )
+        waits = self.address is not None and self.session.engine.guard.host.may_wait_for_room(self.address)
+        self._credit = settings.blocking_credit if waits else settings.credit
+        self._give_credit()
+
+    def _answered(self) -> Target:
+        """Return the target as the broker has it."""
+        kinds = () if self.address is None else (capability_of(self.address),)
+        wanted = self._target.capabilities
+        return replace(self._target, capabilities=tuple(each for each in kinds if each in wanted) if wanted else ())
+
+    def _give_credit(self) -> None:
+        link = self.link
+        if link.credit + self._pending <= self._credit // 2 or not link.credit:
+            free = self._credit - self._pending
+            if free > 0:
+                link.give_credit(free)
+
+    def credit_changed(self) -> None:
+        """Receivers give credit here."""
+
+    # Messages
+
+    def received(self, delivery: IncomingDelivery) -> None:
+        """Send a message of the client's, now or in its turn."""
+        session = self.session
+        self._pending += 1
+        try:
+            envelope = self._read(delivery)
+            state = delivery.state
+            if isinstance(state, TransactionalState):
+                transaction = session.engine.transactions.find(state.txn_id)
+                sends = _Sends(self, transaction.session)
+                sends.items.append((delivery, envelope))
+                transaction.executor.add(
+                    Work(sends.do, sends.done, transaction.session.may_wait(envelope), content_bytes=len(delivery.data))
+                )
+                return
+        except LinkFault as fault:
+            session.end_link(self.link, fault)
+            return
+        except (AmqpError, ProviderError) as error:
+            self._answer(delivery, error)
+            return
+        self._send(delivery, envelope)
+
+    def _send(self, delivery: IncomingDelivery, envelope: Envelope) -> None:
+        session, host = self.session, self.session.engine.guard.host
+        late = self._late
+        size = len(delivery.data)
+        if late is not None and session.executor.last is late[0] and len(late[1].items) < _MANY:
+            late[1].items.append((delivery, envelope))
+            late[0].content_bytes += size
+            session.executor.grow(size)
+            return
+        may_wait = session.receiving.may_wait(envelope)
+        is_brief = may_wait and host.waits_briefly(envelope)
+        sends = _Sends(self, session.receiving)
+        sends.items.append((delivery, envelope))
+        work = Work(sends.do, sends.done, may_wait, is_brief, content_bytes=size)
+        # Work that does not wait now may have to when its turn comes: the queue may be full by then.
+        if not is_brief and (may_wait or not session.executor.is_idle):
+            work.is_patient = host.may_wait_for_room(envelope.destination)
+        if work.is_patient:
+            session.patient += 1
+            sends.is_patient = True
+        elif may_wait:
+            self._late = work, sends
+        session.add(work)
+
+    def _read(self, delivery: IncomingDelivery) -> Envelope:
+        """Return the envelope of a message. Raises `AmqpError`, `ProviderError`."""
+        if delivery.message_format:
+            raise AmqpError(
+                Condition.NOT_IMPLEMENTED,
+                f"messages of the format {delivery.message_format} are not taken here, but of 0",
+            )
+        session = self.session
+        now_ms = session.engine.service.clock.time_ms()
+        address = self.address
+        read = read_envelope(delivery.data, now_ms=now_ms, destination=address or _NOWHERE)
+        envelope: Envelope = read
+        if address is None:
+            to = read.message.properties.to
+            said = read.message.message_annotations.get("x-opt-jms-dest")
+            kinds = (_KINDS[said],) if said in _KINDS else ()
+            envelope.destination = resolve(to, kinds, session.engine.guard.host.has)  # type: ignore[misc]
+        # The envelope is not shared yet.
+        if envelope.message_id is None:
+            envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
+        if not envelope.timestamp_ms:
+            envelope.timestamp_ms = now_ms  # type: ignore[misc]
+        annotations = read.message.message_annotations
+        if _DELIVERY_TIME in annotations or _DELIVERY_DELAY in annotations:
+            envelope.deliver_at_ms = _deliver_at(annotations, now_ms)  # type: ignore[misc]
+        properties = envelope.properties
+        if any(name[:3] == "JMS" for name in properties):
+            envelope = self._permitted(envelope, properties)
+        return envelope
+
+    def _permitted(self, envelope: Envelope, properties: Mapping[str, Stored]) -> Envelope:
+        """Return a message without the properties that the broker sets."""
+        user = properties.get(USER_ID)
+        principal = self.session.engine.guard.principal
+        if user is not None and principal.provider and principal.unchecked_login is None and user != principal.name:
+            raise AccessDeniedError(
+                f"the user-id of a message is the name of the user who sends it, {principal.name!r}"
+            )
+        dropped = {
+            name
+            for name in properties
+            if (name in SET_BY_PROVIDERS and name != USER_ID) or (name.startswith(_OWN) and name not in _SETTABLE)
+        }
+        if not dropped:
+            return envelope
+        # A copy, which is written from its fields: the client's bytes have these properties.
+        return replace(envelope, properties={name: value for name, value in properties.items() if name not in dropped})
+
+    def answered(self, delivery: IncomingDelivery, error: Exception | None) -> None:
+        """Tell the client what became of a message."""
+        self._answer(delivery, error)
+
+    def _answer(self, delivery: IncomingDelivery, error: Exception | None) -> None:
+        self._pending -= 1
+        if error is not None and delivery.is_settled:
+            # The client has settled it: only the end of the link tells that it was not taken.
+            self.session.end_link(self.link, error)
+            return
+        state: Any = ACCEPTED if error is None else Rejected(told(error))
+        if isinstance(delivery.state, TransactionalState):
+            state = TransactionalState(delivery.state.txn_id, state)
+        self.session.answer(delivery, state)
+        self._give_credit()
+
+    # The end
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it: none."""
+        # In its turn: what was sent before is done first.
+        return Work(nothing, nothing, may_wait=False)
+
+
+class DynamicProducerLink(ProducerLink):
+    """A link to a temporary queue or topic of its own, which lives as long as the link."""
+
+    def __init__(self, session: LinkSession, link: Receiver, target: Target) -> None:
+        super().__init__(session, link, target, None)
+
+    def _begin(self) -> None:
+        self.address = create_dynamic(self.session, self._target)
+
+    def _answered(self) -> Target:
+        assert self.address is not None
+        return replace(self._target, address=self.address.name, capabilities=(capability_of(self.address),))
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        address = self.address
+        if address is None:
+            return None
+        delete = self.session.engine.connection.delete_temporary
+        return Work(partial(delete, address), nothing, may_wait=self.session.waits)
+
+
+def create_dynamic(session: LinkSession, terminus: Any) -> Address:
+    """Make the temporary node that a source or target asks for. Raises `ProviderError`."""
+    kind, _ = kind_of(terminus.capabilities) or (AddressKind.QUEUE, True)
+    if terminus.address is not None:
+        raise LinkFault(Condition.INVALID_FIELD, "the broker names a dynamic node: leave its address out")
+    guard = session.engine.guard
+    guard.create(Address(kind, "", True))
+    return session.engine.connection.create_temporary(kind)
+
+
+class _Sends:
+    """Messages of one link that are sent in one step."""
+
+    def __init__(self, link: ProducerLink, session: ProviderSession) -> None:
+        self.items: list[tuple[IncomingDelivery, Envelope]] = []
+        self.is_patient = False
+        self._link = link
+        self._session = link.session
+        self._to = session
+        self._errors: list[Exception | None] = []
+
+    def do(self) -> None:
+        """Send them. May wait; each has its own error."""
+        guard = self._session.engine.guard
+        if len(self.items) == 1:
+            ((_, envelope),) = self.items
+            guard.send(envelope)
+            self._to.send(envelope)
+            return
+        sendings = [Sending(self._to, envelope, guard) for _, envelope in self.items]
+        self._errors = list(guard.host.send_together(sendings))
+
+    def done(self, error: Exception | None) -> None:
+        """Answer the client. The connection's thread."""
+        if self.is_patient:
+            self._session.patient -= 1
+        errors = self._errors or [error] * len(self.items)
+        for (delivery, _), each in zip(self.items, errors, strict=True):
+            self._link.answered(delivery, each)
+
+
+def _deliver_at(annotations: Mapping[str, Any], now_ms: int) -> int:
+    """Return the delivery time that annotations say. Raises `AmqpError`."""
+    at, delay = annotations.get(_DELIVERY_TIME), annotations.get(_DELIVERY_DELAY)
+    value = at if at is not None else delay
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise AmqpError(Condition.INVALID_FIELD, "a delivery time or delay is a number of milliseconds, from 0")
+    return int(value) if at is not None else now_ms + int(value)
+
+
+_NOWHERE: Final = Address(AddressKind.QUEUE, "")
+_KINDS: Final = {0: "queue", 1: "topic", 2: "temporary-queue", 3: "temporary-topic"}
+_links = count(1)

@@ -1,0 +1,76 @@
+"""Errors of the broker as AMQP tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    DestinationError,
+    DestinationInUseError,
+    DuplicateClientIdError,
+    GoneError,
+    InvalidSelectorError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+    SubscriptionInUseError,
+    TooLargeError,
+    UnknownSubscriptionError,
+)
+from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, ConnectionFault, EncodeError, LinkFault
+from pyjms_provider.protocols.amqp.performatives import Error
+
+_CONDITIONS: Final[Mapping[type[ProviderError], Condition]] = {
+    AccessDeniedError: Condition.UNAUTHORIZED_ACCESS,
+    ClosedError: Condition.CONNECTION_FORCED,
+    ConnectionLostError: Condition.CONNECTION_FORCED,
+    DestinationError: Condition.NOT_FOUND,
+    DestinationInUseError: Condition.RESOURCE_LOCKED,
+    DuplicateClientIdError: Condition.INVALID_FIELD,
+    GoneError: Condition.RESOURCE_DELETED,
+    InvalidSelectorError: Condition.INVALID_FIELD,
+    ResourceError: Condition.RESOURCE_LIMIT_EXCEEDED,
+    RolledBackError: Condition.TRANSACTION_ROLLBACK,
+    SubscriptionInUseError: Condition.RESOURCE_LOCKED,
+    TooLargeError: Condition.MESSAGE_SIZE_EXCEEDED,
+    UnknownSubscriptionError: Condition.NOT_FOUND,
+}
+
+
+def condition_of(error: BaseException) -> str:
+    """Return the condition of an error; that of the nearest class which has one."""
+    if isinstance(error, AmqpError):
+        return error.condition
+    if isinstance(error, EncodeError):
+        return Condition.NOT_IMPLEMENTED
+    kinds = [kind for kind in type(error).__mro__ if kind in _CONDITIONS]
+    return _CONDITIONS[kinds[0]] if kinds else Condition.INTERNAL_ERROR
+
+
+def told(error: BaseException) -> Error:
+    """Return an error as the peer is told."""
+    info = error.info if isinstance(error, AmqpError) else None
+    return Error(condition_of(error), _text(error), info)
+
+
+def link_fault(error: BaseException) -> LinkFault:
+    """Return the error with which a link ends."""
+    return LinkFault(condition_of(error), _text(error), error.info if isinstance(error, AmqpError) else None)
+
+
+def connection_fault(error: BaseException) -> ConnectionFault:
+    """Return the error with which a connection ends."""
+    return ConnectionFault(condition_of(error), _text(error), error.info if isinstance(error, AmqpError) else None)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, ProviderError):
+        return error.reason
+    if isinstance(error, AmqpError | EncodeError):
+        return str(error)
+    # A fault of the broker may hold what is not the client's: its log has it.
+    return "the broker failed to do this; its log says why, at PYJMS-AMQP-4"

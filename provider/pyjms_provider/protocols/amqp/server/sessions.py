@@ -1,0 +1,345 @@
+"""One AMQP session at the broker: a session of the virtual host, its links, and the outcomes of deliveries both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms_provider.protocols.amqp.errors import Condition, LinkFault, SessionFault
+from pyjms_provider.protocols.amqp.link import Receiver, Sender, is_final
+from pyjms_provider.protocols.amqp.performatives import (
+    Accepted,
+    Coordinator,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from pyjms_provider.protocols.amqp.server.consumers import attach_consumer
+from pyjms_provider.protocols.amqp.server.coordinator import CoordinatorLink
+from pyjms_provider.protocols.amqp.server.producers import attach_producer
+from pyjms_provider.protocols.amqp.server.refusals import link_fault
+from pyjms_provider.protocols.amqp.server.transactions import Retired
+from pyjms_provider.protocols.amqp.server.work import Work, nothing
+from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyjms.spi.delivery import Delivery
+    from pyjms_provider.protocols.amqp.link import (
+        IncomingDelivery,
+        Link,
+        LinkDetached,
+        OutgoingDelivery,
+        OutgoingUpdated,
+    )
+    from pyjms_provider.protocols.amqp.server.contracts import Engine, ServedLink
+    from pyjms_provider.protocols.amqp.server.transactions import Transaction
+    from pyjms_provider.protocols.amqp.session import Session
+
+ACCEPTED: Final = Accepted()
+
+
+class ServedSession:
+    """One session of a client. The connection's thread calls all of it."""
+
+    def __init__(self, engine: Engine, session: Session) -> None:
+        """Raises `ProviderError`: the virtual host has ended the connection."""
+        self.engine = engine
+        self.session = session
+        self.receiving = engine.connection.open_session(transacted=False)
+        """The session of the virtual host that has its consumers, and its sends outside of transactions."""
+        self.executor: SerialExecutor[Work] = SerialExecutor(
+            engine.transport, engine.perform, engine.fail, engine.backlog
+        )
+        self.consumers = SessionScheduler(engine.scheduler)
+        """The links that may have messages for the client; any thread may call `schedule`."""
+        self.waits = engine.guard.host.writes
+        """Whether settling and committing may wait for a disk."""
+        self.patient = 0
+        """Sends that may be waiting for room."""
+        self.without_window: list[Callable[[], None]] = []
+        """What goes on when the session's window opens."""
+        self.written: list[Delivery] = []
+        """Messages of links whose transfers are settled, which are acknowledged when they are on the wire."""
+        self._links: dict[Link, ServedLink] = {}
+        self._accepted: list[IncomingDelivery] = []
+        self._late: tuple[Work, list[tuple[OutgoingDelivery, Delivery]]] | None = None
+        self._is_leaving = False
+
+    # Links
+
+    def requested(self, link: Link) -> None:
+        """Attach the link that the client asks for."""
+        try:
+            self._links[link] = link.context = self._made(link)
+        except (LinkFault, SessionFault) as fault:
+            link.context = _Refused()
+            link.refuse(link_fault(fault))
+
+    def _made(self, link: Link) -> ServedLink:
+        assert link.remote is not None
+        if isinstance(link, Sender):
+            return attach_consumer(self, link)
+        assert isinstance(link, Receiver)
+        if isinstance(link.remote.target, Coordinator):
+            return CoordinatorLink(self, link)
+        return attach_producer(self, link)
+
+    def refuse(self, link: Link, error: Exception) -> None:
+        """Refuse a link that waits for its answer."""
+        self._links.pop(link, None)
+        link.context = _Refused()
+        link.refuse(link_fault(error))
+
+    def detached(self, event: LinkDetached) -> None:
+        """End a link that the client has detached, or that has ended as the client broke a rule."""
+        link = event.link
+        served = self._links.pop(link, None)
+        has_failed = event.failure is not None
+        work = None if served is None else served.detach(is_closed=event.is_closed, is_lost=has_failed)
+        if work is None:
+            if not has_failed:
+                link.detach(is_closed=event.is_closed)
+            return
+        self.add(Work(work.do, partial(self._detached, link, event.is_closed, has_failed, work.done), work.may_wait))
+
+    def _detached(
+        self,
+        link: Link,
+        is_closed: bool,
+        has_failed: bool,
+        done: Callable[[Exception | None], None],
+        error: Exception | None,
+    ) -> None:
+        done(error)
+        if not has_failed:
+            link.detach(is_closed=is_closed, fault=None if error is None else link_fault(error))
+
+    def end_link(self, link: Link, error: Exception) -> None:
+        """End a link for a reason of the broker's."""
+        served = self._links.pop(link, None)
+        if served is None:
+            return
+        link.context = _Refused()
+        if link.is_attached:
+            link.detach(is_closed=True, fault=link_fault(error))
+        work = served.detach(is_closed=False, is_lost=True)
+        if work is not None:
+            self.add(work)
+
+    @property
+    def link_count(self) -> int:
+        """How many links are attached, or wait for their answer."""
+        return len(self._links)
+
+    # Work
+
+    def add(self, work: Work) -> None:
+        """Do work now, or in its turn."""
+        self.executor.add(work)
+
+    def flush(self) -> None:
+        """Answer what was taken since the last call, acknowledge what was written, and go on where the window has opened."""
+        if self._accepted:
+            accepted, self._accepted = self._accepted, []
+            self.session.update_incoming(accepted, ACCEPTED)
+        if self.written:
+            written, self.written = self.written, []
+            self.add(Work(partial(self.receiving.acknowledge, written), nothing, self.waits))
+        if self.without_window and self.session.can_send:
+            waiting, self.without_window = self.without_window, []
+            for go_on in waiting:
+                go_on()
+
+    def answer(self, delivery: IncomingDelivery, state: Any) -> None:
+        """Tell the client the outcome of its message; most are told together."""
+        if delivery.is_settled:
+            return
+        is_second = delivery.rcv_settle_mode == 1 or (
+            delivery.rcv_settle_mode is None
+            and delivery.link.local is not None
+            and delivery.link.local.rcv_settle_mode == 1
+        )
+        if state is ACCEPTED and not is_second:
+            self._accepted.append(delivery)
+            return
+        self.flush()
+        self.session.update_incoming((delivery,), state, is_settled=not is_second)
+
+    # What clients tell of their deliveries
+
+    def updated(self, event: OutgoingUpdated) -> None:
+        """Settle what the client has told the outcome of."""
+        state = event.state
+        held = [(each, each.context.take(each)) for each in event.deliveries if each.context is not None]
+        known = [(each, delivery) for each, delivery in held if delivery is not None]
+        if not known:
+            return
+        if not is_final(state):
+            if not event.is_settled:  # it tells how much it has received
+                for each, delivery in known:
+                    each.context.put_back(each, delivery)
+                return
+            state = _default_outcome(known[0][0].link)
+        if isinstance(state, TransactionalState):
+            self._retire(known, state, is_settled=event.is_settled)
+        elif isinstance(state, Accepted):
+            self._accept(known, is_settled=event.is_settled)
+        else:
+            deliveries = [delivery for _, delivery in known]
+            self.add(
+                Work(
+                    partial(self._give_back, deliveries, state),
+                    partial(self._settled, known, state, event.is_settled),
+                    self.waits,
+                )
+            )
+
+    def _accept(self, known: list[tuple[OutgoingDelivery, Delivery]], *, is_settled: bool) -> None:
+        # Acknowledgements that wait in a row are one write.
+        late = self._late
+        if is_settled and late is not None and self.executor.last is late[0]:
+            late[1].extend(known)
+            return
+        joined = list(known)
+        work = Work(
+            lambda: self.receiving.acknowledge([delivery for _, delivery in joined]),
+            lambda error: self._settled(joined, ACCEPTED, is_settled, error),
+            self.waits,
+            is_brief=self.waits and self.engine.guard.host.waits_briefly(None),
+        )
+        if is_settled:
+            self._late = work, joined
+        self.add(work)
+
+    def _give_back(self, deliveries: Sequence[Delivery], state: Any) -> None:
+        """Do the outcomes that are not accepted (part 3, 3.4.3 to 3.4.5). Any thread."""
+        session = self.receiving
+        if isinstance(state, Rejected):
+            error = state.error
+            reason = "the client has rejected it"
+            if error is not None:
+                reason += f": {error.condition}" + (f": {error.description}" if error.description else "")
+            for delivery in deliveries:
+                session.reject(delivery, reason)
+        elif isinstance(state, Modified) and state.undeliverable_here:
+            now_ms = self.engine.service.clock.time_ms()
+            for delivery in deliveries:
+                expiration = delivery.envelope.expiration_ms
+                if (
+                    expiration and expiration <= now_ms
+                ):  # clients say so of expired messages, which the broker ends itself
+                    session.recover((delivery,))
+                else:
+                    session.reject(delivery, "the client says that it cannot be delivered to it")
+        elif isinstance(state, Modified) and state.delivery_failed:
+            session.recover(deliveries)
+        else:
+            session.give_back_unseen(deliveries)
+
+    def _settled(
+        self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: Any, is_settled: bool, error: Exception | None
+    ) -> None:
+        links = dict.fromkeys(each.context for each, _ in known)
+        if error is not None:
+            # The client takes its messages for settled: the end of the link tells it that they are not.
+            for link in links:
+                self.end_link(link.link, error)
+            return
+        if not is_settled:
+            for each, _ in known:
+                self.session.settle_outgoing(each, state)
+        for link in links:
+            link.settled()
+
+    def _retire(
+        self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: TransactionalState, *, is_settled: bool
+    ) -> None:
+        """Have the outcome of deliveries be a transaction's (part 4, 4.4.2)."""
+        try:
+            transaction = self._transaction_for(state)
+        except LinkFault as fault:
+            for each, delivery in known:
+                each.context.put_back(each, delivery)
+            self.end_link(known[0][0].context.link, fault)
+            return
+        retired = [
+            Retired(self.receiving, delivery, None if is_settled else partial(each.context.put_back, each))
+            for each, delivery in known
+        ]
+        work = Work(
+            partial(transaction.retire, retired),
+            partial(self._retired, known, state),
+            may_wait=False,
+        )
+        transaction.executor.add(work)
+
+    def _transaction_for(self, state: TransactionalState) -> Transaction:
+        if not isinstance(state.outcome, Accepted):
+            raise LinkFault(
+                Condition.NOT_IMPLEMENTED,
+                "in a transaction deliveries can be accepted; tell other outcomes outside of it",
+            )
+        return self.engine.transactions.find(state.txn_id)
+
+    def _retired(
+        self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: TransactionalState, error: Exception | None
+    ) -> None:
+        links = dict.fromkeys(each.context for each, _ in known)
+        for link in links:
+            if error is not None:
+                self.end_link(link.link, error)
+            else:
+                link.settled()
+
+    # The end
+
+    def leave(self) -> None:
+        """End when all work has been done: the client has ended the session, or the connection."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        if self.patient:  # else a send could wait for room for ever
+            self.receiving.end_waits()
+        self.add(Work(self._close, self._left, may_wait=True))
+
+    def _close(self) -> None:
+        for served in self._links.values():
+            work = served.detach(is_closed=False, is_lost=False)
+            if work is not None:
+                work.do()
+        self.receiving.close()
+
+    def _left(self, error: Exception | None) -> None:
+        fault = SessionFault(Condition.INTERNAL_ERROR, str(error)) if error is not None else None
+        self._links.clear()
+        self.session.end(fault)
+        self.engine.forget(self)
+
+    def end(self) -> None:
+        """Stop all work: the connection is lost."""
+        self.executor.clear()
+        self.receiving.end_waits()
+
+
+class _Refused:
+    """A link that the broker has refused, or has ended: what still comes is passed over."""
+
+    def credit_changed(self) -> None:
+        """Give nothing."""
+
+    def received(self, delivery: IncomingDelivery) -> None:
+        """Take nothing."""
+
+    def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """End nothing."""
+        return None
+
+
+def _default_outcome(link: Link) -> Any:
+    """Return the outcome of a delivery that is settled without one (part 3, 3.5.3)."""
+    source = None if link.remote is None else link.remote.source
+    return getattr(source, "default_outcome", None) or Released()

@@ -1,0 +1,107 @@
+"""Local transactions (part 4): declared and discharged on a coordinator's link, used on any session of the connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.protocols.amqp.errors import Condition, LinkFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.provider import ProviderConnection, ProviderSession
+    from pyjms_provider.protocols.amqp.server.work import Work
+    from pyjms_provider.protocols.scheduling import SerialExecutor
+
+LOCAL_TRANSACTIONS: Final = "amqp:local-transactions"
+SEVERAL_IN_A_SESSION: Final = "amqp:multi-txns-per-ssn"
+ACROSS_SESSIONS: Final = "amqp:multi-ssns-per-txn"
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A delivery whose outcome is the transaction's."""
+
+    receiving: ProviderSession
+    """The session that has received it."""
+    delivery: Delivery
+    restore: Callable[[Delivery], None] | None
+    """Has the client hold the delivery again after a rollback; None: the client has settled it, and it goes back to its queue."""
+
+
+class Transaction:
+    """A transaction: its sends and retirements are those of a transacted session of its own."""
+
+    def __init__(self, txn_id: bytes, session: ProviderSession, executor: SerialExecutor[Work]) -> None:
+        """`executor`: that of the session in which it was declared, which does all its work, in the order in which it came."""
+        self.txn_id = txn_id
+        self.session = session
+        self.executor = executor
+        self._retired: list[Retired] = []
+
+    def retire(self, retired: Sequence[Retired]) -> None:
+        """Settle deliveries when the transaction commits. Any thread; raises `ProviderError`."""
+        deliveries = [each.delivery for each in retired]
+        # The transaction has a session of its own, which can settle only what it holds.
+        self.session.adopt(deliveries)
+        self.session.acknowledge(deliveries)
+        self._retired += retired
+
+    def commit(self) -> None:
+        """Commit. Any thread; raises `ProviderError`: it is rolled back, unless that says that the outcome is unknown."""
+        try:
+            self.session.commit()
+        finally:
+            self.session.close()
+
+    def rollback(self) -> list[Retired]:
+        """Roll back; return the deliveries that the client holds again. Any thread; raises `ProviderError`."""
+        try:
+            self.session.rollback()
+            self.session.recover([each.delivery for each in self._retired if each.restore is None])
+            held = [each for each in self._retired if each.restore is not None]
+            for each in held:
+                each.receiving.adopt([each.delivery])
+            return held
+        finally:
+            self.session.close()
+
+
+class Transactions:
+    """The open transactions of one connection, by id. The connection's thread."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: how many may be open at a time."""
+        self._most = most
+        self._numbers = count(1)
+        self._open: dict[bytes, Transaction] = {}
+
+    def declare(self, connection: ProviderConnection, executor: SerialExecutor[Work]) -> Transaction:
+        """Begin a transaction. Raises `LinkFault`: the connection has as many as it may have; `ProviderError`."""
+        most = self._most
+        if len(self._open) >= most:
+            raise LinkFault(Condition.RESOURCE_LIMIT_EXCEEDED, f"a connection may have {most} open transactions here")
+        txn_id = next(self._numbers).to_bytes(4, "big")
+        transaction = self._open[txn_id] = Transaction(txn_id, connection.open_session(transacted=True), executor)
+        return transaction
+
+    def find(self, txn_id: bytes) -> Transaction:
+        """Return an open transaction. Raises `LinkFault`: there is none of that id."""
+        found = self._open.get(txn_id)
+        if found is None:
+            raise LinkFault(Condition.UNKNOWN_TRANSACTION, f"there is no open transaction {txn_id.hex()}")
+        return found
+
+    def end(self, txn_id: bytes) -> Transaction:
+        """Return a transaction that is discharged: nothing more can be done in it. Raises as `find`."""
+        found = self.find(txn_id)
+        del self._open[txn_id]
+        return found
+
+    def end_waits(self) -> None:
+        """End all waits for room of open transactions, as the connection has ended."""
+        for transaction in self._open.values():
+            transaction.session.end_waits()
