@@ -251,17 +251,17 @@ def _map(bounds: Callable[[bytes, int], tuple[int, int, int]]) -> Reader:
             raise DecodeError(f"a map of {count} keys and values has {end - at} bytes")
         items = {}
         readers = READERS
+        room -= 1
         for _ in range(count >> 1):
             code = data[at]
-            if (
-                code == 0xA1
-            ):  # nearly every key, read in place: a call for each took a third of the time of a message's properties
+            # Nearly every key, read in place: a call for each took a third of the time of a message's properties.
+            if code == 0xA1:
                 start = at + 2
                 at = start + data[at + 1]
                 key: Any = data[start:at].decode()
             else:
-                key, at = readers[code](data, at + 1, room - 1)
-            value, at = readers[data[at]](data, at + 1, room - 1)
+                key, at = readers[code](data, at + 1, room)
+            value, at = readers[data[at]](data, at + 1, room)
             try:
                 items[key] = value
             except TypeError:
@@ -275,11 +275,46 @@ def _map(bounds: Callable[[bytes, int], tuple[int, int, int]]) -> Reader:
     return read
 
 
+def read_named(data: bytes, at: int, readers: Mapping[int, Reader]) -> dict[str, Any] | None:
+    """Return the map at `at` whose keys are short strings, as names of properties are; None: it needs the way of all values.
+
+    A seventh of the time of a message is saved by one loop, without a call for each string and without a look at each value's class.
+
+    Args:
+        data: the bytes.
+        at: where the map begins, in bytes.
+        readers: by format code, for values that hold no others; a map with any other value makes None, as one that is no map does.
+    """
+    try:
+        if data[at] != 0xC1:
+            return None
+        count, at, end = _bounds8(data, at + 1)
+        items: dict[str, Any] = {}
+        for _ in range(count >> 1):
+            if data[at] != 0xA1:
+                return None
+            start = at + 2
+            at = start + data[at + 1]
+            name = data[start:at].decode()
+            code = data[at]
+            if code == 0xA1:
+                start = at + 2
+                at = start + data[at + 1]
+                items[name] = data[start:at].decode()
+            else:
+                items[name], at = readers[code](data, at + 1, 0)
+    except (IndexError, KeyError, struct.error, UnicodeDecodeError, DecodeError):
+        return None
+    return items if at == end and len(items) << 1 == count else None
+
+
 def _array(bounds: Callable[[bytes, int], tuple[int, int, int]]) -> Reader:
     def read(data: bytes, at: int, room: int) -> tuple[Array, int]:
         if room <= 0:
             raise LimitError("values are nested more deeply than is taken here")
         count, at, end = bounds(data, at)
+        if end > len(data):  # the items of some types are slices, which have no end
+            raise IndexError
         described = data[at] == 0
         descriptor: Any = None
         if described:
@@ -435,6 +470,7 @@ _pack_f64 = struct.Struct(">Bd").pack
 _pack_compound = struct.Struct(">BII").pack
 NULL: Final = b"\x40"
 _SHORT_INTS: Final = {number: _pack_i8(0x54, number) for number in range(-128, 128)}
+_SHORT_UINTS: Final = (b"\x43", *(bytes((0x52, number)) for number in range(1, 256)))
 _SHORT_STRINGS: Final = tuple(bytes((0xA1, size)) for size in range(256))
 """What comes before the characters of a string, by its size."""
 
@@ -461,9 +497,7 @@ def write_ushort(value: int) -> bytes:
 
 def write_uint(value: int) -> bytes:
     """Write a uint in its shortest form."""
-    if 0 <= value < 256:
-        return b"\x52" + _OCTETS[value] if value else b"\x43"
-    return _pack_u32(0x70, value)
+    return _SHORT_UINTS[value] if 0 <= value < 256 else _pack_u32(0x70, value)
 
 
 def write_ulong(value: int) -> bytes:

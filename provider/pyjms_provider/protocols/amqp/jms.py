@@ -324,19 +324,23 @@ def read_message(
     if not expiration and header.ttl:
         expiration = now_ms + header.ttl
     message_id = message_id_of(properties.message_id)
+    reply_to = properties.reply_to
+    if reply_to is not None:
+        reply_to = _address(reply_to, annotations, REPLY_TO_TYPE, _OLD_REPLY_TO_TYPE, destination, address)
+    # By position: keywords take three times as long.
     return Envelope(
-        destination=to or destination or Address(AddressKind.QUEUE, ""),
-        message_id=None if message_id is None else MessageId(message_id),
-        timestamp_ms=properties.creation_time or 0,
-        expiration_ms=expiration,
-        delivery_mode=PERSISTENT if header.durable else NON_PERSISTENT,
-        priority=min(header.priority, PRIORITY_MAX),
-        correlation_id=correlation_id_of(properties.correlation_id),
-        reply_to=_address(properties.reply_to, annotations, REPLY_TO_TYPE, _OLD_REPLY_TO_TYPE, destination, address),
-        jms_type=properties.subject,
-        properties=_read_properties(message, properties, kind),
-        body_kind=kind,
-        body=body,
+        to or destination or Address(AddressKind.QUEUE, ""),
+        None if message_id is None else MessageId(message_id),
+        properties.creation_time or 0,
+        expiration,
+        PERSISTENT if header.durable else NON_PERSISTENT,
+        min(header.priority, PRIORITY_MAX),
+        correlation_id_of(properties.correlation_id),
+        reply_to,
+        properties.subject,
+        _read_properties(message, properties, kind),
+        kind,
+        body,
     )
 
 
@@ -356,18 +360,18 @@ def _address(
     if kind is None and isinstance(old := annotations.get(old_key), str):
         words = {word.strip() for word in old.split(",")}
         kind = (AddressKind.TOPIC if "topic" in words else AddressKind.QUEUE), "temporary" in words
-    if kind is not None:
-        return Address(kind[0], plain, kind[1])
-    if said is not None:
-        return Address(said, plain)
-    return Address(default.kind if default else AddressKind.QUEUE, plain)
+    if kind is None:
+        kind = said if said is not None else default.kind if default else AddressKind.QUEUE, False
+    if default is not None and plain == default.name and kind == (default.kind, default.temporary):
+        return default
+    return Address(kind[0], plain, kind[1])
 
 
 def _read_properties(message: Message, properties: Properties, kind: BodyKind) -> Mapping[str, Stored]:
-    read: dict[str, Stored] = {}
-    for name, value in message.application_properties.items():
-        if isinstance(name, str):
-            read[str(name)] = value if type(value) in _PROPERTY_TYPES else stored_of(value)
+    read: dict[str, Stored] | None = message.named_properties(_STORED_READERS)
+    if read is None:
+        given = message.application_properties.items()
+        read = {str(name): stored_of(value) for name, value in given if isinstance(name, str)}
     if properties.group_id is not None:
         read[GROUP_ID] = properties.group_id
     if properties.group_sequence is not None:
@@ -381,16 +385,20 @@ def _read_properties(message: Message, properties: Properties, kind: BodyKind) -
         read[CONTENT_ENCODING] = str(properties.content_encoding)
     content_type = properties.content_type
     # The kind of the body says the same as the content types of Qpid JMS and pyjms, but for an object of Java that stays bytes.
-    is_known = content_type in (BYTES_TYPE, OBJECT_TYPE) or (
-        content_type == JAVA_OBJECT_TYPE and kind is BodyKind.OBJECT
-    )
-    if content_type is not None and not is_known:
+    is_told = content_type in _TOLD or (content_type == JAVA_OBJECT_TYPE and kind is _OBJECT)
+    if not is_told:
         read[CONTENT_TYPE] = str(content_type)
     return MappingProxyType(read) if read else _NOTHING
 
 
 _NOTHING: Final[Mapping[str, Stored]] = MappingProxyType({})
+_TOLD: Final = frozenset({None, BYTES_TYPE, OBJECT_TYPE})
 _PROPERTY_TYPES: Final = frozenset({bool, Byte, Short, int, Long, Float, float, str, type(None)})
+_STORED_READERS: Final = {
+    code: codec.READERS[code]
+    for code in (0x40, 0x41, 0x42, 0x51, 0x54, 0x55, 0x56, 0x61, 0x71, 0x72, 0x81, 0x82, 0xA1, 0xB1)
+}
+"""Of the types of AMQP whose values are stored as they are: `_PROPERTY_TYPES` and no other class."""
 
 
 def stored_of(value: Any) -> Stored:
@@ -421,19 +429,30 @@ def _read_body(message: Message, annotations: Mapping[str, Any], content_type: s
     number = annotations.get(MESSAGE_TYPE)
     asked = _KINDS_BACK.get(number) if isinstance(number, int) else None
     section, body = message.body_kind, message.body
-    if asked is BodyKind.NONE:
-        return BodyKind.NONE, None
-    if asked is BodyKind.BYTES and (section == DATA or body is None or isinstance(body, bytes)):
-        return BodyKind.BYTES, body or b""
-    if asked is BodyKind.TEXT and (body is None or isinstance(body, str)):
-        return BodyKind.TEXT, body
-    if asked is BodyKind.STREAM and (body is None or _is_stream(body)):
-        return BodyKind.STREAM, _stream(body or [])
-    if asked is BodyKind.MAP and (body is None or _is_map(body)):
-        return BodyKind.MAP, _map(body or {})
-    if asked is BodyKind.OBJECT and body is None:
-        return BodyKind.OBJECT, None
+    if asked is _TEXT and (body is None or isinstance(body, str)):
+        return asked, body
+    if asked is _NONE:
+        return asked, None
+    if asked is _BYTES and (section == DATA or body is None or isinstance(body, bytes)):
+        return asked, body or b""
+    if asked is _STREAM and (body is None or _is_stream(body)):
+        return asked, _stream(body or [])
+    if asked is _MAP and (body is None or _is_map(body)):
+        return asked, _map(body or {})
+    if asked is _OBJECT and body is None:
+        return asked, None
     return _read_foreign_body(section, body, content_type)
+
+
+# Before Python 3.12, a member of an enumeration that is named through its class costs as much as a call.
+_NONE, _OBJECT, _MAP, _BYTES, _STREAM, _TEXT = (
+    BodyKind.NONE,
+    BodyKind.OBJECT,
+    BodyKind.MAP,
+    BodyKind.BYTES,
+    BodyKind.STREAM,
+    BodyKind.TEXT,
+)
 
 
 def _read_foreign_body(section: int | None, body: Any, content_type: str | None) -> tuple[BodyKind, Body]:

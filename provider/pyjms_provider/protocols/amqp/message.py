@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pyjms_provider.protocols.amqp import codec, performatives
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX, READERS, Symbol, ULong, as_decode_error, skip_value
+from pyjms_provider.protocols.amqp.codec import NESTING_MAX, READERS, Reader, Symbol, ULong, as_decode_error, skip_value
 from pyjms_provider.protocols.amqp.errors import DecodeError
 from pyjms_provider.protocols.amqp.performatives import Header, Properties
 
@@ -191,6 +191,11 @@ class Message:
             section = self._sections.get(_APPLICATION_PROPERTIES)
             found = self._application_properties = _NOTHING if section is None else self._read_map(section)
         return found
+
+    def named_properties(self, readers: Mapping[int, Reader]) -> dict[str, Any] | None:
+        """Return the application properties by `codec.read_named`; None: not all of them can be read so."""
+        section = self._sections.get(_APPLICATION_PROPERTIES)
+        return {} if section is None else codec.read_named(self.data, section[1], readers)
 
     @property
     def body(self) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyjms.spi.envelope import fact
 from pyjms_provider.protocols.amqp import codec
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX, READERS, Reader, Symbol, ULong, Writer
+from pyjms_provider.protocols.amqp.codec import NESTING_MAX, NULL, READERS, Reader, Symbol, ULong, Writer
 from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError, LimitError
 
 UINT_MAX: Final = 2**32 - 1
@@ -288,6 +288,8 @@ class TransactionalState:
 
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
+_PLAIN_STATES: Final[Mapping[bytes, Any]] = {b"\x00\x53\x24\x45": ACCEPTED, b"\x00\x53\x26\x45": RELEASED}
+"""What nearly all dispositions have, as it is written."""
 
 
 # ------------------------------------------------------------------------- termini (part 3, 3.5) and transactions (part 4)
@@ -460,7 +462,8 @@ _SYMBOLS = _Type("symbols", {code: _symbols(READERS[code]) for code in (0xA3, 0x
 
 
 def _read_record(data: bytes, at: int, room: int) -> tuple[Any, int]:
-    return read_composite(data, at - 1, room - 1)
+    state = _PLAIN_STATES.get(data[at - 1 : at + 3])
+    return read_composite(data, at - 1, room - 1) if state is None or room <= 1 else (state, at + 3)
 
 
 def _write_any(value: Any) -> bytes:
@@ -491,11 +494,16 @@ class _Layout:
     prefix: bytes
     """The descriptor, as it is written."""
     fields: tuple[_Field, ...]
+    reading: tuple[tuple[Mapping[int, Reader], Any], ...]
+    """Of each field the readers, and the default or `_MANDATORY`."""
+    writing: tuple[tuple[Writer, Any], ...]
+    """Of each field the writer, and the default or `_MANDATORY`."""
     values: Callable[[Any], tuple[Any, ...]]
     mandatory: int
     """How many fields a list has at least: up to the last mandatory one."""
 
 
+_MANDATORY: Final = object()
 LAYOUTS: dict[type, _Layout] = {}
 _BY_CODE: dict[int, _Layout] = {}
 _BY_NAME: dict[str, _Layout] = {}
@@ -513,8 +521,16 @@ def _define(kind: type, code: int, name: str, *types: _Type, mandatory: tuple[st
         default = None if field.default is MISSING else field.default
         columns.append(_Field(field.name, each.readers, each.write, default, field.name in mandatory))
     last = max((index + 1 for index, field in enumerate(columns) if field.is_mandatory), default=0)
+    defaults = [_MANDATORY if each.is_mandatory else each.default for each in columns]
     layout = _Layout(
-        kind, name, b"\x00" + codec.write_ulong(code), tuple(columns), _getter([each.name for each in columns]), last
+        kind,
+        name,
+        b"\x00" + codec.write_ulong(code),
+        tuple(columns),
+        tuple(zip([each.readers for each in columns], defaults, strict=True)),
+        tuple(zip([each.write for each in columns], defaults, strict=True)),
+        _getter([each.name for each in columns]),
+        last,
     )
     LAYOUTS[kind] = _BY_CODE[code] = _BY_NAME[f"amqp:{name}:list"] = layout
 
@@ -607,12 +623,12 @@ def write(record: Any) -> bytes:
     parts: list[bytes] = []
     used = 0
     try:
-        for field, value in zip(layout.fields, values, strict=True):
-            if field.is_mandatory or (value is not None and value != field.default):
-                parts.append(field.write(value))
-                used = len(parts)
+        for (write_field, default), value in zip(layout.writing, values, strict=True):
+            if value == default or (value is None and default is not _MANDATORY):
+                parts.append(NULL)
             else:
-                parts.append(b"\x40")
+                parts.append(write_field(value))
+                used = len(parts)
     except (struct.error, IndexError, UnicodeEncodeError, AttributeError, TypeError) as error:
         name, given = layout.fields[len(parts)].name, type(values[len(parts)]).__name__
         raise EncodeError(f"the field {name} of {layout.name} cannot be {given}: {error}") from None
@@ -657,22 +673,23 @@ def read_composite(data: bytes, at: int, room: int = NESTING_MAX) -> tuple[Any, 
         raise DecodeError(f"the fields of {layout.name} are no list")
     if not layout.mandatory <= count <= len(layout.fields):
         raise DecodeError(f"{layout.name} has {count} fields")
-    values = []
-    for field in layout.fields[:count]:
+    values: list[Any] = []
+    for readers, default in layout.reading[:count]:
         code = data[at]
-        reader = field.readers.get(code)
-        if reader is not None:
-            value, at = reader(data, at + 1, room)
-            values.append(value)
-        elif code == 0x40:
-            if field.is_mandatory:
-                raise DecodeError(f"the field {field.name} of {layout.name} is missing")
-            values.append(field.default)
-            at += 1
+        at += 1
+        if code == 0x40:
+            if default is _MANDATORY:
+                raise DecodeError(f"the field {layout.fields[len(values)].name} of {layout.name} is missing")
+            values.append(default)
         else:
-            raise DecodeError(
-                f"the field {field.name} of {layout.name} has the format code {code:#04x}, which is not its type's"
-            )
+            reader = readers.get(code)
+            if reader is None:
+                name = layout.fields[len(values)].name
+                raise DecodeError(
+                    f"the field {name} of {layout.name} has the format code {code:#04x}, which is not its type's"
+                )
+            value, at = reader(data, at, room)
+            values.append(value)
     if at != end:
         raise DecodeError(f"the fields of {layout.name} do not end where its size says")
     return layout.kind(*values), at

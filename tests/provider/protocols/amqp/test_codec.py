@@ -135,6 +135,7 @@ def test_a_value_that_is_cut_is_refused(value: Any, data: st.DataObject) -> None
 @given(st.binary(max_size=200))
 @example(b"\xf0\x00\x00\x00\x06\xff\xff\xff\xff\x40\x40")
 @example(b"\xd0\x00\x00\x00\x05\xff\xff\xff\xff\x40")
+@example(b"\xf0\xff\xff\xff\xff\x7f\xff\xff\xff\x74")
 @example(b"\x00" * 100)
 @example(b"\xc1\x05\x02\xc0\x01\x00\x40")
 def test_rubbish_is_refused_by_name(data: bytes) -> None:
@@ -177,6 +178,8 @@ def test_nesting_has_a_limit(deep: bytes) -> None:
         ("c10502" + "c0010040", "end|key|size"),
         ("e003010000", "end|descriptors"),
         ("f000000005ffffffff40", "more than"),
+        ("f0ffffffff7fffffff74", "end within"),
+        ("f0ffffffff7fffffffa0", "end within"),
     ],
 )
 def test_a_wrong_value_says_why(data: str, why: str) -> None:
