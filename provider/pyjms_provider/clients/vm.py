@@ -528,15 +528,20 @@ class VmSession(VmTransactions):
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> VmConsumer:
         return self.subscribe_to_all((request,), on_ready)
 
-    def subscribe_to_all(self, requests: Iterable[SubscribeRequest], on_ready: Callable[[], None]) -> VmConsumer:
-        """Return one consumer for all requests, which takes their messages in turn. Raises as `subscribe` does; then there is none."""
+    def subscribe_to_all(
+        self, requests: Iterable[SubscribeRequest], on_ready: Callable[[], None], client_id: str | None = None
+    ) -> VmConsumer:
+        """Return one consumer for all requests, which takes their messages in turn. Raises as `subscribe` does; then there is none.
+
+        `client_id`: the client whose subscriptions are meant; None: the connection's; empty: those of no client.
+        """
         if self._closed:
             raise self._closed_error()
         target = self._receiving.add_target(on_ready)
         subscriptions: list[Subscription] = []
         try:
             for request in requests:
-                self._receiving.add_consumer(self._consumer_of(request, target, subscriptions))
+                self._receiving.add_consumer(self._consumer_of(request, target, subscriptions, client_id))
             made = VmConsumer(self, target, subscriptions)
             # If the session was closed meanwhile, this raises, and the consumer is detached below.
             self._remember(made)
@@ -546,12 +551,16 @@ class VmSession(VmTransactions):
         return made
 
     def _consumer_of(
-        self, request: SubscribeRequest, target: ConsumerTarget, subscriptions: list[Subscription]
+        self,
+        request: SubscribeRequest,
+        target: ConsumerTarget,
+        subscriptions: list[Subscription],
+        client_id: str | None,
     ) -> Consumer:
         """Return a consumer of the queue, or of the subscription that is begun and added to `subscriptions`."""
         if request.address.kind is AddressKind.TOPIC:
             subscription = self._host.subscriptions.subscribe(
-                request, self._connection_id, self._connection.client_id, target
+                request, self._connection_id, self._connection.client_id if client_id is None else client_id, target
             )
             subscriptions.append(subscription)
             return Consumer(subscription, target, priority=request.priority)
@@ -596,10 +605,10 @@ class VmSession(VmTransactions):
                 yield delivery
         raise self._closed_error()
 
-    def unsubscribe(self, name: str) -> None:
+    def unsubscribe(self, name: str, client_id: str | None = None) -> None:
         if self._closed:
             raise self._closed_error()
-        self._host.subscriptions.unsubscribe(self._connection.client_id, name)
+        self._host.subscriptions.unsubscribe(self._connection.client_id if client_id is None else client_id, name)
 
     def set_delivering(self, is_delivering: bool) -> None:
         """Start or stop the delivery of messages, together with the connection."""

@@ -67,11 +67,21 @@ class ServedHost(Protocol):
         ...
 
     def subscribe(
-        self, session: ProviderSession, requests: Sequence[SubscribeRequest], on_ready: Callable[[], None]
+        self,
+        session: ProviderSession,
+        requests: Sequence[SubscribeRequest],
+        on_ready: Callable[[], None],
+        client_id: str | None = None,
     ) -> ProviderConsumer:
         """Return one consumer of `session`, one of this host's, for all `requests`; it takes their messages in turn. Raises as
         `ProviderSession.subscribe` does.
+
+        `client_id`: the client whose subscriptions are meant; None: the connection's; empty: those of no client.
         """
+        ...
+
+    def unsubscribe(self, session: ProviderSession, name: str, client_id: str) -> None:
+        """Delete a durable subscription of a client, empty: of none. Raises as `ProviderSession.unsubscribe` does."""
         ...
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
@@ -93,8 +103,8 @@ class ServedHost(Protocol):
         """Return the destination to which a dead letter would be returned; None: the message is not a dead letter. Never waits."""
         ...
 
-    def topic_of_subscription(self, client_id: str | None, name: str) -> Address | None:
-        """Return the topic of a durable subscription; None: there is none. `client_id`: None for one that belongs to no client. Never waits."""
+    def topic_of_subscription(self, client_id: str, name: str) -> Address | None:
+        """Return the topic of a durable subscription of a client, empty: of none; None: there is none. Never waits."""
         ...
 
     def owner_of(self, address: Address) -> ConnectionId | str:

@@ -137,11 +137,20 @@ class EmbeddedHost:
         session.send_at_once(envelope)
 
     def subscribe(
-        self, session: ProviderSession, requests: Sequence[SubscribeRequest], on_ready: Callable[[], None]
+        self,
+        session: ProviderSession,
+        requests: Sequence[SubscribeRequest],
+        on_ready: Callable[[], None],
+        client_id: str | None = None,
     ) -> ProviderConsumer:
         """Return one consumer for all requests, which takes their messages in turn."""
         assert isinstance(session, VmSession), "it is of a connection of this host"
-        return session.subscribe_to_all(requests, on_ready)
+        return session.subscribe_to_all(requests, on_ready, client_id)
+
+    def unsubscribe(self, session: ProviderSession, name: str, client_id: str) -> None:
+        """Delete a durable subscription of a client, empty: of none."""
+        assert isinstance(session, VmSession), "it is of a connection of this host"
+        session.unsubscribe(name, client_id)
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""
@@ -173,9 +182,9 @@ class EmbeddedHost:
         origin = origin_of(envelope.properties)
         return None if origin is None or origin[0].temporary else origin[0]
 
-    def topic_of_subscription(self, client_id: str | None, name: str) -> Address | None:
+    def topic_of_subscription(self, client_id: str, name: str) -> Address | None:
         """Return the topic of a durable subscription; None: there is none."""
-        found = self._broker.virtual_host.subscriptions.durable().get(SubscriptionKey(client_id or "", name))
+        found = self._broker.virtual_host.subscriptions.durable().get(SubscriptionKey(client_id, name))
         return None if found is None else found.terms.topic
 
     def owner_of(self, address: Address) -> ConnectionId | str:

@@ -70,7 +70,7 @@ def test_the_documentation_shows_the_tree_as_it_is() -> None:
 def test_what_there_is_not_is_named() -> None:
     with pytest.raises(UnknownCategoryError, match="there is no category 'x'; there are: system_config, broker"):
         tree.shape_of("x")
-    with pytest.raises(UnknownCategoryError, match="a port needs a type; there are: 'stomp', 'http'"):
+    with pytest.raises(UnknownCategoryError, match="a port needs a type; there are: 'stomp', 'amqp', 'http'"):
         tree.class_of("port", None)
     with pytest.raises(UnknownCategoryError, match="a key_store has no types; leave type out"):
         tree.class_of("key_store", "pem")
@@ -82,7 +82,7 @@ def test_a_plug_in_may_add_a_specialisation(monkeypatch: pytest.MonkeyPatch) -> 
     made = type("MyPort", (tree.class_of("port", "stomp")[1],), {})
     tree.add_specialisation("port", "mine", made)
     assert tree.class_of("port", "mine") == ("mine", made)
-    assert tree.types_of("port") == ("stomp", "http", "mine")
+    assert tree.types_of("port") == ("stomp", "amqp", "http", "mine")
     with pytest.raises(ValueError, match="has a specialisation 'stomp' already"):
         tree.add_specialisation("port", "stomp", made)
 

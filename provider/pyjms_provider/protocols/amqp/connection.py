@@ -35,6 +35,7 @@ from pyjms_provider.protocols.amqp.link import (
     DeliveryReceived,
     Drained,
     IncomingUpdated,
+    Link,
     LinkAttached,
     LinkDetached,
     LinkEnded,
@@ -64,7 +65,7 @@ from pyjms_provider.protocols.amqp.sasl import (
     server_mechanism,
 )
 from pyjms_provider.protocols.amqp.session import Session, SessionBegun, SessionEnded
-from pyjms_provider.protocols.amqp.states import CONNECTION, ConnectionState, Input
+from pyjms_provider.protocols.amqp.states import CONNECTION, ConnectionState, Input, LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,6 +194,8 @@ class Connection:
         self._frame_size = FRAME_SIZE_MIN
         self._has_written = False
         self._next_tick_ms: float | None = None
+        self._requested: Link | None = None
+        """The link that the client has asked for last."""
 
     # ------------------------------------------------------------------------------------------------------- this side
 
@@ -213,8 +216,15 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the broker has to answer the login, or the open, before anything else of the client is read."""
-        return self._is_login_pending or (self.state is ConnectionState.OPEN_RECEIVED and not self.is_client)
+        """Whether the broker has to answer a login, an open or an attach before anything else of the client is read."""
+        if self.is_client:
+            return False
+        requested = self._requested
+        return (
+            self._is_login_pending
+            or self.state is ConnectionState.OPEN_RECEIVED
+            or (requested is not None and requested.state is LinkState.ATTACH_RECEIVED)
+        )
 
     def start(self) -> None:
         """Send the client's first header."""
@@ -349,7 +359,8 @@ class Connection:
     def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Take bytes from the wire, and return what has happened. Never raises for what the bytes say.
 
-        The broker's side reads no further than a login or an open that waits for its answer: `receive` with no bytes goes on.
+        The broker's side reads no further than a login, an open or an attach that waits for its answer: `receive` with no bytes goes on.
+        So a client may send a message behind its attach, as soon as that is answered with credit.
         """
         self._decoder.feed(data)
         try:
@@ -379,6 +390,8 @@ class Connection:
 
     def tell(self, event: Event) -> None:
         """Add an event to those that `receive` returns."""
+        if type(event) is LinkRequested:
+            self._requested = event.link
         self._events.append(event)
 
     def _received_header(self, header: ProtocolHeader) -> None:

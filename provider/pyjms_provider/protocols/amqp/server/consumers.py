@@ -55,14 +55,14 @@ class Filters:
     """The filters of a source that the broker keeps to (part 3, 3.5.8)."""
 
     def __init__(self, source: Source) -> None:
-        """Raises `LinkFault` for a filter that is known and has no right value."""
+        """Raises `LinkFault` for a filter that is not known, or has no right value."""
         self.selector: str | None = None
         self.no_local = False
         self.kept: dict[str, Any] = {}
-        """Those that the broker answers with: others are left out, which tells the client that they are not kept to."""
+        """What the broker answers with."""
         for name, value in (source.filter or {}).items():
             if not isinstance(value, Described):
-                continue
+                raise LinkFault(Condition.INVALID_FIELD, f"the filter {name!r} is not described")
             if value.descriptor in _SELECTORS:
                 if not isinstance(value.value, str):
                     raise LinkFault(Condition.INVALID_FIELD, "a selector is a text")
@@ -70,7 +70,8 @@ class Filters:
             elif value.descriptor in _NO_LOCAL:
                 self.no_local = True
             else:
-                continue
+                # A client that asks for some messages must not get all of them.
+                raise LinkFault(Condition.NOT_IMPLEMENTED, f"the filter {name!r} is not known here")
             self.kept[name] = value
 
     def compiled(self) -> Selector | None:
@@ -201,11 +202,14 @@ class ConsumerLink(_OutgoingLink):
         """Subscribe. May wait; raises `ProviderError`."""
         session, guard = self.session, self.session.engine.guard
         self._make_node()
-        guard.read(self.address)
+        address = self.address
+        if address.temporary and guard.host.has(address) and guard.host.owner_of(address) != guard.connection_id:
+            raise LinkFault(Condition.RESOURCE_LOCKED, f"only the connection that made {address} reads it")
+        guard.read(address)
         request = self._request = self._requested()
         if request.durable_name is not None or request.shared_name is not None:
             guard.subscribe(self._client_id, request.durable_name or request.shared_name or "")
-        self._consumer = session.receiving.subscribe(request, self._notified)
+        self._consumer = guard.host.subscribe(session.receiving, (request,), self._notified, self._client_id)
 
     def _make_node(self) -> None:
         """Make the node, if the link has one of its own. Raises `ProviderError`."""
@@ -218,6 +222,10 @@ class ConsumerLink(_OutgoingLink):
         """Return what the source asks for."""
         source, is_topic = self.source, self.address.kind is AddressKind.TOPIC
         is_shared = is_topic and SHARED in source.capabilities
+        if GLOBAL in source.capabilities and not is_shared:
+            raise LinkFault(
+                Condition.INVALID_FIELD, "a subscription that belongs to no client is a shared one of a topic"
+            )
         is_durable = is_topic and (source.durable != Durability.NONE or source.expiry_policy == "never")
         name = subscription_name(self.link.name) if is_shared else self.link.name
         properties = self.link.remote.properties if self.link.remote is not None else None
@@ -318,8 +326,9 @@ class ConsumerLink(_OutgoingLink):
             self._unsubscribe(request.durable_name)
 
     def _unsubscribe(self, name: str) -> None:
-        self.session.engine.guard.subscribe(self._client_id, name)
-        self.session.receiving.unsubscribe(name)
+        guard = self.session.engine.guard
+        guard.subscribe(self._client_id, name)
+        guard.host.unsubscribe(self.session.receiving, name, self._client_id)
 
 
 class DynamicConsumerLink(ConsumerLink):
@@ -333,7 +342,7 @@ class DynamicConsumerLink(ConsumerLink):
 
     def _end(self, *, is_closed: bool) -> None:
         super()._end(is_closed=False)
-        if self.address.name:
+        if is_closed and self.address.name:
             self.session.engine.connection.delete_temporary(self.address)
 
 
@@ -404,11 +413,14 @@ class NamedLink(_OutgoingLink):
         self._topic: Address | None = None
         session.add(Work(self._begin, self._begun, may_wait=session.waits))
 
+    @property
+    def _client_id(self) -> str:
+        return "" if self._is_global else self.session.engine.container_id
+
     def _begin(self) -> None:
         """Find the subscription. Raises `ProviderError`."""
         engine = self.session.engine
-        client_id = None if self._is_global else engine.container_id
-        self._topic = engine.guard.host.topic_of_subscription(client_id, self._name)
+        self._topic = engine.guard.host.topic_of_subscription(self._client_id, self._name)
         if self._topic is None:
             raise UnknownSubscriptionError(f"there is no durable subscription {self._name!r} of this container")
 
@@ -441,9 +453,9 @@ class NamedLink(_OutgoingLink):
         return Work(self._unsubscribe, nothing, self.session.waits)
 
     def _unsubscribe(self) -> None:
-        engine = self.session.engine
-        engine.guard.subscribe("" if self._is_global else engine.container_id, self._name)
-        self.session.receiving.unsubscribe(self._name)
+        guard = self.session.engine.guard
+        guard.subscribe(self._client_id, self._name)
+        guard.host.unsubscribe(self.session.receiving, self._name, self._client_id)
 
 
 def subscription_name(link_name: str) -> str:

@@ -17,6 +17,7 @@ from pyjms_provider.protocols.amqp.performatives import (
     Discharge,
     Rejected,
 )
+from pyjms_provider.protocols.amqp.server.producers import takes_rejected
 from pyjms_provider.protocols.amqp.server.refusals import told
 from pyjms_provider.protocols.amqp.server.transactions import ACROSS_SESSIONS, LOCAL_TRANSACTIONS, SEVERAL_IN_A_SESSION
 from pyjms_provider.protocols.amqp.server.work import Work
@@ -24,7 +25,7 @@ from pyjms_provider.protocols.amqp.server.work import Work
 if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.link import IncomingDelivery, Receiver
     from pyjms_provider.protocols.amqp.server.contracts import LinkSession
-    from pyjms_provider.protocols.amqp.server.transactions import Retired, Transaction
+    from pyjms_provider.protocols.amqp.server.transactions import Transaction
 
 _CREDIT: Final = 100
 _CAPABILITIES: Final = (LOCAL_TRANSACTIONS, SEVERAL_IN_A_SESSION, ACROSS_SESSIONS)
@@ -83,44 +84,25 @@ class CoordinatorLink:
             )
         transaction = transactions.end(discharge.txn_id)
         del self._open[discharge.txn_id]
-        if discharge.fail:
-            self._add(transaction, partial(self._rolled_back, delivery), partial(self._roll_back, transaction))
-            return
-        host = self._session.engine.guard.host
-        work = Work(
-            transaction.commit,
-            partial(self._committed, delivery),
-            self._session.waits,
-            is_brief=self._session.waits and host.waits_briefly(None),
+        host, waits = self._session.engine.guard.host, self._session.waits
+        transaction.executor.add(
+            Work(
+                transaction.rollback if discharge.fail else transaction.commit,
+                partial(self._discharged, delivery, transaction),
+                waits,
+                is_brief=waits and host.waits_briefly(None),
+            )
         )
-        transaction.executor.add(work)
 
-    def _committed(self, delivery: IncomingDelivery, error: Exception | None) -> None:
-        if error is None:
-            self._session.answer(delivery, Accepted())
-        else:
-            self._refuse(delivery, error)
-
-    def _roll_back(self, transaction: Transaction, held: list[Retired]) -> None:
-        held += transaction.rollback()
-
-    def _add(self, transaction: Transaction, done: Any, do: Any) -> None:
-        held: list[Retired] = []
-        transaction.executor.add(Work(partial(do, held), partial(done, held), self._session.waits))
-
-    def _rolled_back(self, delivery: IncomingDelivery | None, held: list[Retired], error: Exception | None) -> None:
-        for each in held:
-            assert each.restore is not None
-            each.restore(each.delivery)
-        if delivery is None:
-            return
+    def _discharged(self, delivery: IncomingDelivery, transaction: Transaction, error: Exception | None) -> None:
+        transaction.restore()
         if error is None:
             self._session.answer(delivery, Accepted())
         else:
             self._refuse(delivery, error)
 
     def _refuse(self, delivery: IncomingDelivery, error: Exception) -> None:
-        if delivery.is_settled or not _takes_rejected(self.link):
+        if delivery.is_settled or not takes_rejected(self.link):
             self._session.end_link(self.link, error)
         else:
             self._session.answer(delivery, Rejected(told(error)))
@@ -132,16 +114,13 @@ class CoordinatorLink:
         self._open.clear()
         if not left:
             return None
-        held: list[Retired] = []
 
         def roll_back() -> None:
             for transaction in left:
-                held.extend(transaction.rollback())
+                transaction.rollback()
 
-        return Work(roll_back, partial(self._rolled_back, None, held), self._session.waits)
+        def restore(_: Exception | None) -> None:
+            for transaction in left:
+                transaction.restore()
 
-
-def _takes_rejected(link: Receiver) -> bool:
-    """Return whether the client's source says that it takes rejected as an outcome (part 4, 4.2)."""
-    outcomes = getattr(link.remote.source, "outcomes", ()) if link.remote is not None else ()
-    return not outcomes or "amqp:rejected:list" in outcomes
+        return Work(roll_back, restore, self._session.waits)

@@ -116,6 +116,8 @@ class AmqpServerEngine(ProtocolEngine):
         self._trouble: ProviderError | None = None
         self._login_until_ms: float | None = self._clock.monotonic_ms() + settings.login_timeout_ms
         self._closing_until_ms: float | None = None
+        self._is_held_up = False
+        """Whether the machine may hold bytes that wait for an answer of the broker's."""
         self._is_entering = False
         self._has_ended = False
         self._is_leaving = False
@@ -150,16 +152,27 @@ class AmqpServerEngine(ProtocolEngine):
             self._process(self.machine.receive(data))
 
     def _process(self, events: Sequence[Event]) -> None:
-        handlers = self._handlers
-        for event in events:
-            handlers[type(event)](event)
+        handlers, machine = self._handlers, self.machine
+        while True:
+            for event in events:
+                handlers[type(event)](event)
+            self._finish()
+            if not self._is_held_up or machine.is_waiting:
+                break
+            # What came behind a login, an open or an attach that has been answered.
+            self._is_held_up = False
+            events = machine.receive(b"")
         self._go_on()
 
-    def _go_on(self) -> None:
-        """Answer what has been done, and begin what waits."""
+    def _finish(self) -> None:
+        """Tell the client what has been done."""
+        self._is_held_up = self._is_held_up or self.machine.is_waiting
         finished = self._finished
         while finished:
             finished.popleft()()
+
+    def _go_on(self) -> None:
+        """Answer what was taken, and begin what waits."""
         for session in tuple(self._sessions.values()):
             session.flush()
         if self.backlog.has_waiting:
@@ -171,7 +184,8 @@ class AmqpServerEngine(ProtocolEngine):
         if self._trouble is not None:
             self._close(connection_fault(self._trouble))
         if self._finished:
-            self._go_on()
+            self._finish()
+            self._process(())
         machine = self.machine
         data = machine.take(size)
         if len(data) >= size or not self.scheduler or not machine.is_open:
@@ -292,7 +306,7 @@ class AmqpServerEngine(ProtocolEngine):
             assert client is not None
             self._client = client
             self.machine.accept_login()
-            self._process(self.machine.receive(b""))
+            self._process(())
         self.transport.wake()
 
     def _opened(self, event: ConnectionOpened) -> None:
@@ -363,7 +377,7 @@ class AmqpServerEngine(ProtocolEngine):
             self._refuse_open(self._trouble or closed_error, properties)
             return
         machine.open(Open(settings.container_id, offered_capabilities=_OFFERED, properties=properties))
-        self._process(machine.receive(b""))
+        self._process(())
         self.transport.wake()
 
     def _refuse_open(self, error: BaseException, properties: dict[str, Any]) -> None:

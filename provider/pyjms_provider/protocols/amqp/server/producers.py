@@ -7,16 +7,17 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms.spi.envelope import SET_BY_PROVIDERS, Address, AddressKind, Envelope, MessageId
+from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, DestinationError, ProviderError
-from pyjms_provider.core.host.admission import DELIVER_AT, DUPLICATE_ID
+from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.protocols.amqp.addresses import capability_of, kind_of, resolve
+from pyjms_provider.protocols.amqp.codec import Array, Described
 from pyjms_provider.protocols.amqp.envelope import read_envelope
 from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault
 from pyjms_provider.protocols.amqp.jms import USER_ID
 from pyjms_provider.protocols.amqp.link import Receiver
 from pyjms_provider.protocols.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
-from pyjms_provider.protocols.amqp.server.refusals import told
+from pyjms_provider.protocols.amqp.server.refusals import link_fault, told
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.hosts import Sending
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.provider import ProviderSession
     from pyjms.types import Stored
-    from pyjms_provider.protocols.amqp.link import IncomingDelivery
+    from pyjms_provider.protocols.amqp.link import IncomingDelivery, Link
     from pyjms_provider.protocols.amqp.server.contracts import LinkSession
 
 ACCEPTED: Final = Accepted()
@@ -166,6 +167,8 @@ class ProducerLink:
 
     def _read(self, delivery: IncomingDelivery) -> Envelope:
         """Return the envelope of a message. Raises `AmqpError`, `ProviderError`."""
+        if not delivery.data:
+            raise LinkFault(Condition.NOT_IMPLEMENTED, "a message has sections: this one has no bytes")
         if delivery.message_format:
             raise AmqpError(
                 Condition.NOT_IMPLEMENTED,
@@ -180,7 +183,7 @@ class ProducerLink:
             to = read.message.properties.to
             said = read.message.message_annotations.get("x-opt-jms-dest")
             kinds = (_KINDS[said],) if said in _KINDS else ()
-            envelope.destination = resolve(to, kinds, session.engine.guard.host.has)  # type: ignore[misc]
+            envelope.destination = self._routed(to, kinds)  # type: ignore[misc]
         # The envelope is not shared yet.
         if envelope.message_id is None:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
@@ -193,6 +196,13 @@ class ProducerLink:
         if any(name[:3] == "JMS" for name in properties):
             envelope = self._permitted(envelope, properties)
         return envelope
+
+    def _routed(self, to: Any, kinds: tuple[str, ...]) -> Address:
+        """Return the node that a message names. Raises `AmqpError`: the message goes nowhere, while its link goes on."""
+        try:
+            return resolve(to, kinds, self.session.engine.guard.host.has)
+        except LinkFault as fault:
+            raise AmqpError(Condition.NOT_FOUND, f"the field `to` of a message without a target: {fault}") from None
 
     def _permitted(self, envelope: Envelope, properties: Mapping[str, Stored]) -> Envelope:
         """Return a message without the properties that the broker sets."""
@@ -218,10 +228,15 @@ class ProducerLink:
 
     def _answer(self, delivery: IncomingDelivery, error: Exception | None) -> None:
         self._pending -= 1
-        if error is not None and delivery.is_settled:
-            # The client has settled it: only the end of the link tells that it was not taken.
-            self.session.end_link(self.link, error)
-            return
+        if error is not None:
+            if isinstance(delivery.state, TransactionalState):
+                self.session.engine.transactions.spoil(delivery.state.txn_id, error)
+            elif delivery.is_settled or not takes_rejected(self.link):
+                # Only the end of the link tells that the message was not taken.
+                self.session.end_link(self.link, _with_tag(error, delivery) if self.address is None else error)
+                return
+            if self.address is None:
+                error = _with_tag(error, delivery)
         state: Any = ACCEPTED if error is None else Rejected(told(error))
         if isinstance(delivery.state, TransactionalState):
             state = TransactionalState(delivery.state.txn_id, state)
@@ -250,8 +265,9 @@ class DynamicProducerLink(ProducerLink):
         return replace(self._target, address=self.address.name, capabilities=(capability_of(self.address),))
 
     def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
+        """Return the work that ends it: the node ends with a link that is closed, and with its connection."""
         address = self.address
-        if address is None:
+        if address is None or not is_closed:
             return None
         delete = self.session.engine.connection.delete_temporary
         return Work(partial(delete, address), nothing, may_wait=self.session.waits)
@@ -262,9 +278,21 @@ def create_dynamic(session: LinkSession, terminus: Any) -> Address:
     kind, _ = kind_of(terminus.capabilities) or (AddressKind.QUEUE, True)
     if terminus.address is not None:
         raise LinkFault(Condition.INVALID_FIELD, "the broker names a dynamic node: leave its address out")
+    _check_policies(terminus.dynamic_node_properties or {})
     guard = session.engine.guard
     guard.create(Address(kind, "", True))
     return session.engine.connection.create_temporary(kind)
+
+
+def _check_policies(properties: Mapping[str, Any]) -> None:
+    """Check what a client asks of a dynamic node (part 3, 3.5.9). Raises `LinkFault`."""
+    policy = properties.get("lifetime-policy")
+    if policy is not None and not (isinstance(policy, Described) and policy.descriptor in _LIFETIMES):
+        raise LinkFault(Condition.INVALID_FIELD, "the lifetime-policy of a dynamic node is none that there is")
+    modes = properties.get("supported-dist-modes")
+    found = modes.items if isinstance(modes, Array) else () if modes is None else (modes,)
+    if not all(each in ("move", "copy") for each in found):
+        raise LinkFault(Condition.INVALID_FIELD, "the supported-dist-modes of a dynamic node are move and copy")
 
 
 class _Sends:
@@ -298,6 +326,19 @@ class _Sends:
             self._link.answered(delivery, each)
 
 
+def takes_rejected(link: Link) -> bool:
+    """Return whether the client's source says that it takes rejected as an outcome (part 3, 3.5.3)."""
+    outcomes = getattr(link.remote.source, "outcomes", ()) if link.remote is not None else ()
+    return not outcomes or "amqp:rejected:list" in outcomes
+
+
+def _with_tag(error: Exception, delivery: IncomingDelivery) -> AmqpError:
+    """Return an error that says which message of an anonymous relay it is about."""
+    fault = link_fault(error)
+    fault.info = {**(fault.info or {}), "delivery-tag": delivery.tag}
+    return fault
+
+
 def _deliver_at(annotations: Mapping[str, Any], now_ms: int) -> int:
     """Return the delivery time that annotations say. Raises `AmqpError`."""
     at, delay = annotations.get(_DELIVERY_TIME), annotations.get(_DELIVERY_DELAY)
@@ -307,6 +348,18 @@ def _deliver_at(annotations: Mapping[str, Any], now_ms: int) -> int:
     return int(value) if at is not None else now_ms + int(value)
 
 
+_LIFETIMES: Final = frozenset(
+    {
+        0x2B,
+        0x2C,
+        0x2D,
+        0x2E,
+        "amqp:delete-on-close:list",
+        "amqp:delete-on-no-links:list",
+        "amqp:delete-on-no-messages:list",
+        "amqp:delete-on-no-links-or-messages:list",
+    }
+)
 _NOWHERE: Final = Address(AddressKind.QUEUE, "")
 _KINDS: Final = {0: "queue", 1: "topic", 2: "temporary-queue", 3: "temporary-topic"}
 _links = count(1)

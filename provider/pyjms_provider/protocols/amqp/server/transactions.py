@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from pyjms.spi.errors import RolledBackError
 from pyjms_provider.protocols.amqp.errors import Condition, LinkFault
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ class Transaction:
         self.session = session
         self.executor = executor
         self._retired: list[Retired] = []
+        self._held: list[tuple[Callable[[Delivery], None], Delivery]] = []
+        self._spoiled: Exception | None = None
+
+    def spoil(self, error: Exception) -> None:
+        """Have it be rolled back by its commit, as a part of its work has failed."""
+        self._spoiled = self._spoiled or error
 
     def retire(self, retired: Sequence[Retired]) -> None:
         """Settle deliveries when the transaction commits. Any thread; raises `ProviderError`."""
@@ -53,21 +60,38 @@ class Transaction:
     def commit(self) -> None:
         """Commit. Any thread; raises `ProviderError`: it is rolled back, unless that says that the outcome is unknown."""
         try:
+            self._check()
             self.session.commit()
+        except RolledBackError:
+            self._give_back()
+            raise
         finally:
             self.session.close()
 
-    def rollback(self) -> list[Retired]:
-        """Roll back; return the deliveries that the client holds again. Any thread; raises `ProviderError`."""
+    def _check(self) -> None:
+        if self._spoiled is not None:
+            raise RolledBackError(f"a part of the transaction has failed: {self._spoiled}") from self._spoiled
+
+    def rollback(self) -> None:
+        """Roll back. Any thread; raises `ProviderError`."""
         try:
-            self.session.rollback()
-            self.session.recover([each.delivery for each in self._retired if each.restore is None])
-            held = [each for each in self._retired if each.restore is not None]
-            for each in held:
-                each.receiving.adopt([each.delivery])
-            return held
+            self._give_back()
         finally:
             self.session.close()
+
+    def _give_back(self) -> None:
+        self.session.rollback()
+        self.session.recover([each.delivery for each in self._retired if each.restore is None])
+        for each in self._retired:
+            if each.restore is not None:
+                each.receiving.adopt([each.delivery])
+                self._held.append((each.restore, each.delivery))
+
+    def restore(self) -> None:
+        """Have the client hold again what it had not settled, after a rollback. The connection's thread."""
+        for restore, delivery in self._held:
+            restore(delivery)
+        self._held.clear()
 
 
 class Transactions:
@@ -94,6 +118,12 @@ class Transactions:
         if found is None:
             raise LinkFault(Condition.UNKNOWN_TRANSACTION, f"there is no open transaction {txn_id.hex()}")
         return found
+
+    def spoil(self, txn_id: bytes, error: Exception) -> None:
+        """Have a transaction be rolled back by its commit, if it is open."""
+        found = self._open.get(txn_id)
+        if found is not None:
+            found.spoil(error)
 
     def end(self, txn_id: bytes) -> Transaction:
         """Return a transaction that is discharged: nothing more can be done in it. Raises as `find`."""
