@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, Field
 
@@ -303,24 +304,67 @@ class ManagedTopic(ObservedObject):
         """The number of its durable subscriptions."""
         return sum(each.is_durable for each in self._topic().subscriptions)
 
+    @statistic("Shared subscriptions, durable or not.", unit="subscriptions")
+    def shared_subscriptions(self) -> int:
+        """The number of its shared subscriptions."""
+        return sum(each.terms.is_shared for each in self._topic().subscriptions)
+
     @statistic("Messages that wait for its subscribers.", unit="messages")
     def waiting(self) -> int:
         return sum(each.count(MessageState.NEW) for each in self._topic().subscriptions)
 
 
-class DurableSubscription(ObservedObject):
-    """A durable subscription; deleting it is unsubscribing in JMS."""
+class NamedSubscription(ObservedObject):
+    """A subscription that clients name, and that has a queue of its own."""
 
-    category = "durable_subscription"
+    _kind: ClassVar[str]
 
     def target(self) -> Target:
         return Target(kind=TargetKind.SUBSCRIPTION, name=self.name, virtual_host=self.host.name)
 
+    @abstractmethod
+    def _table(self) -> Mapping[SubscriptionKey, Subscription]:
+        """Return the subscriptions of this kind."""
+
     def _found(self) -> tuple[SubscriptionKey, Subscription]:
-        for key, found in self.host.embedded.virtual_host.subscriptions.durable().items():
+        for key, found in self._table().items():
             if str(key) == self.name:
                 return key, found
-        raise UnknownObjectError(f"{self.host.path} has no durable subscription {self.name!r}")
+        raise UnknownObjectError(f"{self.host.path} has no {self._kind} subscription {self.name!r}")
+
+    @statistic("The topic.")
+    def topic(self) -> str:
+        return self._found()[1].terms.topic.name
+
+    @statistic('The client id that it belongs to; "": it is shared by connections without one.')
+    def client_id(self) -> str:
+        return self._found()[0].client_id
+
+    @statistic("What it selects.")
+    def selector(self) -> str | None:
+        return self._found()[1].terms.selector_text
+
+    @statistic("Consumers that are there.", unit="consumers")
+    def consumers(self) -> int:
+        return len(self._found()[1].users)
+
+    @statistic("Messages that wait.", unit="messages")
+    def waiting(self) -> int:
+        return self._found()[1].count(MessageState.NEW)
+
+    @statistic("Messages that its consumers have and have not settled.", unit="messages")
+    def held(self) -> int:
+        return self._found()[1].count(MessageState.DELIVERED)
+
+
+class DurableSubscription(NamedSubscription):
+    """A durable subscription; deleting it is unsubscribing in JMS."""
+
+    category = "durable_subscription"
+    _kind = "durable"
+
+    def _table(self) -> Mapping[SubscriptionKey, Subscription]:
+        return self.host.embedded.virtual_host.subscriptions.durable()
 
     def delete(self, *, by: str = "") -> None:
         # The key is looked up, not parsed: client ids and names may contain the character between them.
@@ -332,17 +376,9 @@ class DurableSubscription(ObservedObject):
         except SubscriptionInUseError as error:
             raise ObjectInUseError(error.reason) from error
 
-    @statistic("The topic.")
-    def topic(self) -> str:
-        return self._found()[1].terms.topic.name
-
-    @statistic("The client id that it belongs to.")
-    def client_id(self) -> str:
-        return self._found()[0].client_id
-
-    @statistic("What it selects.")
-    def selector(self) -> str | None:
-        return self._found()[1].terms.selector_text
+    @statistic("Whether it may have several consumers at once.")
+    def is_shared(self) -> bool:
+        return self._found()[1].terms.is_shared
 
     @statistic("Whether messages of its subscriber's own connection are left out.")
     def no_local(self) -> bool:
@@ -352,13 +388,15 @@ class DurableSubscription(ObservedObject):
     def is_active(self) -> bool:
         return self._found()[1].is_active
 
-    @statistic("Messages that wait.", unit="messages")
-    def waiting(self) -> int:
-        return self._found()[1].count(MessageState.NEW)
 
-    @statistic("Messages that its subscriber has and has not settled.", unit="messages")
-    def held(self) -> int:
-        return self._found()[1].count(MessageState.DELIVERED)
+class SharedSubscription(NamedSubscription):
+    """A shared subscription that is not durable: it ends with its last consumer."""
+
+    category = "shared_subscription"
+    _kind = "shared"
+
+    def _table(self) -> Mapping[SubscriptionKey, Subscription]:
+        return self.host.embedded.virtual_host.subscriptions.shared()
 
 
 class Transaction(ObservedObject):
@@ -652,6 +690,7 @@ _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
     (Store, lambda _: [STORE]),
     (ManagedTopic, lambda running: running.topic_names()),
     (DurableSubscription, lambda running: list(map(str, running.subscriptions.durable()))),
+    (SharedSubscription, lambda running: list(map(str, running.subscriptions.shared()))),
     (Transaction, lambda running: [str(each.xid) for each in running.branches.reports()]),
     (ReaderGroup, group_names),
     (ManagedStagedUnit, unit_names),

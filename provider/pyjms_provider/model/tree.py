@@ -157,6 +157,13 @@ TREE: Mapping[str, CategoryShape] = {
             is_observed=True,
         ),
         CategoryShape(
+            category="shared_subscription",
+            parent="virtual_host",
+            summary="passes a topic's messages to the consumers that share it, and ends with the last of them",
+            types=_one("host_views:SharedSubscription"),
+            is_observed=True,
+        ),
+        CategoryShape(
             category="dead_letter",
             parent="virtual_host",
             summary="a queue of messages that were given up, with the reasons",

@@ -51,16 +51,23 @@ def test_topics_and_durable_subscriptions(folder: Folder) -> None:
     session = subscribe(connection, "mine", "n > 1")
     host.embedded.virtual_host.route(make_envelope(destination=NEWS, properties={"n": 2}), None, None)
     topic = host.child("topic", "news")
-    assert topic.statistic_values() == {"subscriptions": 1, "durable_subscriptions": 1, "waiting": 1}
+    assert topic.statistic_values() == {
+        "subscriptions": 1,
+        "durable_subscriptions": 1,
+        "shared_subscriptions": 0,
+        "waiting": 1,
+    }
     found = host.child("durable_subscription", "me:mine")
     assert found.statistic_values() == {
         "topic": "news",
         "client_id": "me",
         "selector": "n > 1",
-        "no_local": False,
-        "is_active": True,
+        "consumers": 1,
         "waiting": 1,
         "held": 0,
+        "is_shared": False,
+        "no_local": False,
+        "is_active": True,
     }
     assert (found.life_time, found.state) == ("observed", State.ACTIVE)
     with pytest.raises(ObjectInUseError, match="has a subscriber; close that one first"):
@@ -71,6 +78,42 @@ def test_topics_and_durable_subscriptions(folder: Folder) -> None:
     with pytest.raises(UnknownObjectError):
         found.delete()
     connection.close()
+
+
+def test_shared_subscriptions_durable_ones_and_others(folder: Folder) -> None:
+    host = folder.host()
+    (one, _), (other, _) = connect(host), connect(host)
+    for connection in (one, other):
+        for name in ({"durable_name": "desk", "is_shared": True}, {"durable_name": None, "shared_name": "desk"}):
+            request = SubscribeRequest(address=NEWS, selector=None, no_local=False, **name)
+            connection.open_session(transacted=False).subscribe(request, lambda: None)
+    host.embedded.virtual_host.route(make_envelope(destination=NEWS), None, None)
+    topic = host.child("topic", "news")
+    assert topic.statistic_values(["subscriptions", "shared_subscriptions"]) == {
+        "subscriptions": 2,
+        "shared_subscriptions": 2,
+    }
+    durable, shared = (host.child(f"{kind}_subscription", ":desk") for kind in ("durable", "shared"))
+    assert durable.statistic_values(["is_shared", "consumers", "client_id"]) == {
+        "is_shared": True,
+        "consumers": 2,
+        "client_id": "",
+    }
+    assert shared.statistic_values() == {
+        "topic": "news",
+        "client_id": "",
+        "selector": None,
+        "consumers": 2,
+        "waiting": 1,
+        "held": 0,
+    }
+    with pytest.raises(ObjectInUseError, match="has a subscriber; close that one first"):
+        durable.delete()
+    one.close()
+    other.close()
+    assert host.child_names("shared_subscription") == []
+    durable.delete()
+    assert host.child_names("durable_subscription") == []
 
 
 @pytest.mark.parametrize(

@@ -48,27 +48,33 @@ function chosenBy(row) {
   return row.selector === null ? "–" : h("code", {}, h("bdi", {}, row.selector));
 }
 
+function presence(row) {
+  const many = row.consumers > 1 ? `${format.count(row.consumers)} ` : "";
+  return h("span", {class: `chip ${row.consumers ? "good" : "off"}`}, row.consumers ? `${many}connected` : "away");
+}
+
 export const topicsView = listView({
   title: "Topics",
   category: "topic",
   lead: "Destinations of which each subscription gets every message.",
-  fields: ["subscriptions", "durable_subscriptions", "waiting"],
+  fields: ["subscriptions", "durable_subscriptions", "shared_subscriptions", "waiting"],
   empty: "There is no topic yet: the first publisher or subscriber makes one.",
-  columns: [named("Topic"), host, counted("subscriptions", "Subscriptions"), counted("durable_subscriptions", "Durable"), counted("waiting", "Waiting")],
+  columns: [named("Topic"), host, counted("subscriptions", "Subscriptions"), counted("durable_subscriptions", "Durable"), counted("shared_subscriptions", "Shared", true), counted("waiting", "Waiting")],
 });
 
 export const subscriptionsView = listView({
   title: "Subscriptions",
   category: "durable_subscription",
   lead: "Durable subscriptions, which gather messages while their subscriber is away.",
-  fields: ["topic", "client_id", "selector", "is_active", "waiting", "held"],
+  fields: ["topic", "client_id", "selector", "is_shared", "consumers", "waiting", "held"],
   empty: "There is no durable subscription.",
   columns: [
     named("Subscription"),
     {name: "topic", label: "Topic", cell: (row) => format.name(row.topic)},
     {name: "client_id", label: "Client id", narrow: true, cell: (row) => format.name(row.client_id)},
     {name: "selector", label: "Selector", narrow: true, cell: chosenBy},
-    {name: "is_active", label: "Subscriber", cell: (row) => h("span", {class: `chip ${row.is_active ? "good" : "off"}`}, row.is_active ? "connected" : "away")},
+    {name: "is_shared", label: "Kind", narrow: true, cell: (row) => row.is_shared ? "shared" : "unshared"},
+    {name: "consumers", label: "Consumers", cell: presence},
     counted("waiting", "Waiting"),
     counted("held", "Held", true),
   ],
