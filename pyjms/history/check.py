@@ -231,8 +231,10 @@ def lives(facts: Facts) -> Iterator[Life]:
     """Yield the subscriptions that should get all messages of their topics."""
     for sub, subscribes in facts.subscriptions.items():
         made = [event for event in subscribes if event.ok == OK and event.dest is not None]
-        if not made or any(note_of(event).keys() & {"selector", "no_local"} for event in subscribes):
-            continue  # its messages are unknown without every message's properties
+        if not made or any(note_of(event).keys() & {"selector", "no_local", "shared"} for event in subscribes):
+            # Without every message's properties its messages are unknown; those of a shared one may wait where another consumer
+            # that has not polled them was to get them, while later ones are consumed.
+            continue
         first = made[0]
         is_durable = bool(note_of(first).get("durable"))
         ends = [*facts.unsubscribes.get(sub, ()), *(each for each in subscribes if each.dest != first.dest)]

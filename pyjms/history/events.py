@@ -88,7 +88,9 @@ class Event:
     dest: str | None = None
     """The destination, such as ``queue://orders``: of a send, the message's; otherwise that of the consumer or walk."""
     sub: str | None = None
-    """The subscription of a topic: CLIENT-ID/NAME of a durable one, the consumer's name otherwise. None on queues."""
+    """The subscription of a topic: CLIENT-ID/NAME of a durable one, #CLIENT-ID/NAME of a shared one that is not durable, the consumer's name
+    otherwise. None on queues.
+    """
     mode: int | None = None
     """The delivery mode: 1 NON_PERSISTENT, 2 PERSISTENT."""
     prio: int | None = None

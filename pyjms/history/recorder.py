@@ -295,12 +295,17 @@ class _Session(DelegatingSession):
     # Receiving
 
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
-        dest, sub = str(request.address), request.durable_name
+        dest, sub, shared = str(request.address), request.durable_name, request.shared_name
         scope = self._scope_of(dest, selector=request.selector)
         if request.address.kind is AddressKind.TOPIC:
-            # A non-durable subscription belongs to one consumer; a durable one continues by its name with other consumers.
-            scope.sub = scope.consumer if sub is None else self._durable(sub)
+            # A non-durable subscription belongs to one consumer, unless it is shared; a durable one continues by its name with other consumers.
+            if sub is not None:
+                scope.sub = self._durable(sub)
+            else:
+                scope.sub = scope.consumer if shared is None else f"#{self._durable(shared)}"
         note: dict[str, object] = {"durable": sub is not None}
+        if request.is_shared or shared is not None:
+            note["shared"] = True
         if request.no_local:
             note["no_local"] = True
         if request.selector is not None:

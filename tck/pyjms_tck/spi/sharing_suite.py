@@ -14,7 +14,7 @@ from pyjms_tck.spi.environment import Environment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_DELAY_MS = 60_000
+_DELAY_MS = 1_000
 _both_kinds = pytest.mark.parametrize("kind", ["shared", "durable"])
 
 

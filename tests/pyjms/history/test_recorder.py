@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 from threading import Event as Flag
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,10 @@ from pyjms import (
     TextMessage,
 )
 from pyjms.history import Recording, Verdict, check, read, record, recorder
+from pyjms.history.events import note_of
 from pyjms.history.facts import is_queue
-from pyjms.spi.envelope import ConnectionId
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.provider import (
     ConnectRequest,
@@ -30,10 +33,12 @@ from pyjms.spi.provider import (
     ProviderConnection,
     ProviderConsumer,
     ProviderSession,
+    SubscribeRequest,
 )
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock
+from pyjms.types import Long
 from pyjms_provider.broker import running_broker
 from pyjms_provider.clients.vm import VmConsumer
 from pyjms_provider.core.queue.pager import StoredDelivery
@@ -289,6 +294,50 @@ def test_messages_that_a_server_session_takes_over_break_no_rule(recording: Reco
     assert {"adopted"} == {key for each in of(found, "recover") for key in json.loads(str(each.note))}
     assert len(of(found, "ack")) == 3
     assert not check(found, complete=True).findings
+
+
+def test_the_consumers_of_a_shared_subscription_are_told_from_others_and_break_no_rule(recording: Recording) -> None:
+    request = ConnectRequest(
+        url=ProviderUrl.parse(URL), user_name=None, password=None, client_id=None, clock=SystemClock()
+    )
+    connection = recorder.RecordedProvider(find_provider("vm"), recording).connect(request, NoEvents())
+    connection.start()
+    sessions = [connection.open_session(transacted=False) for _ in range(2)]
+    topic = Address(AddressKind.TOPIC, "news")
+    for shared in (
+        {"durable_name": None, "shared_name": "desk"},
+        {"durable_name": "desk", "is_shared": True},
+    ):
+        terms = SubscribeRequest(address=topic, selector=None, no_local=False, **shared)
+        consumers = [session.subscribe(terms, lambda: None) for session in sessions]
+        for number in range(4):
+            sessions[0].send(make_envelope(str(number), destination=topic))
+            delivery = consumers[number % 2].poll()
+            assert delivery is not None
+            sessions[number % 2].acknowledge([delivery])
+        for consumer in consumers:
+            consumer.close()
+    sessions[0].unsubscribe("desk")
+    connection.close()
+    found = events(recording)
+    assert [(each.sub, note_of(each)) for each in of(found, "subscribe")] == [
+        *[("#/desk", {"durable": False, "shared": True})] * 2,
+        *[("/desk", {"durable": True, "shared": True})] * 2,
+    ]
+    assert not check(found, complete=True).findings
+
+
+def test_what_is_sent_for_later_is_noted(recording: Recording) -> None:
+    request = ConnectRequest(
+        url=ProviderUrl.parse(URL), user_name=None, password=None, client_id=None, clock=SystemClock()
+    )
+    connection = recorder.RecordedProvider(find_provider("vm"), recording).connect(request, NoEvents())
+    session = connection.open_session(transacted=False)
+    session.send(make_envelope("at once"))
+    session.send(replace(make_envelope("later"), deliver_at_ms=2**50))
+    session.send(make_envelope("later, by a property", properties={"JMS_pyjms_deliverAt": Long(2**50)}))
+    connection.close()
+    assert [note_of(each) for each in of(events(recording), "send")] == [{}, {"scheduled": True}, {"scheduled": True}]
 
 
 def test_times_follow_a_clock_that_is_moved_by_hand(recording: Recording) -> None:
