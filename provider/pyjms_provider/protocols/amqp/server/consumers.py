@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SELECTORS: Final = frozenset({0x0000468C00000004, "apache.org:selector-filter:string"})
 _NO_LOCAL: Final = frozenset({0x0000468C00000003, "apache.org:no-local-filter:list"})
 _numbered = re.compile(r"(.+?)\|(?:global|global-volatile|volatile)?\d*", re.DOTALL).fullmatch
-"""Matches the name of a link to a shared subscription, as Qpid JMS numbers them: ``news|2``, ``news|global``, ``news|volatile1``."""
+"""Matches the name of a link to a shared subscription, as Qpid JMS numbers them: ``news|2``, ``news|global``."""
 
 
 def attach_consumer(session: LinkSession, link: Sender) -> ConsumerLink | BrowserLink | NamedLink:
