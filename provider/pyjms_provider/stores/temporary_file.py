@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import ObjectBody
 from pyjms_provider.forks import forget_in_children
-from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, PagingFullError, StoreError, UnusableStoreError
+from pyjms_provider.stores.message_format import decode, encode
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope

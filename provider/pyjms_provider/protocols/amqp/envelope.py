@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields as fields_of
-from typing import Final
+from typing import Any, Final
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms_provider.protocols.amqp.addresses import split_address
@@ -14,20 +14,49 @@ from pyjms_provider.protocols.amqp.message import Message
 class AmqpEnvelope(Envelope):
     """A message that keeps the sections in which an AMQP client wrote it: its receivers get the same bare message.
 
-    A copy with other fields (`dataclasses.replace`) has no sections, and is written from its fields.
+    Once `forget` has dropped the properties and the body, they are read again on first access. A copy with other fields
+    (`dataclasses.replace`) has no sections, and is written from its fields. Safe to use from any thread.
     """
 
-    __slots__ = ("message",)
+    __slots__ = ("_rest_start", "_sections")
 
-    message: Message
-    """The sections. Not set in a copy."""
+    _sections: bytes
+    _rest_start: int
+
+    def keep(self, message: Message) -> None:
+        """Keep the sections from which it was read."""
+        self._sections, self._rest_start = message.data, message.rest_start
 
     @property
-    def memory_bytes(self) -> int:
-        """About how much memory the message takes beside the object itself."""
-        message = getattr(self, "message", None)
-        # Once as bytes, once as values.
-        return 0 if message is None else 2 * len(message.data)
+    def sections(self) -> bytes | None:
+        """The sections, as they came; None: it is a copy."""
+        return getattr(self, "_sections", None)
+
+    @property
+    def rest(self) -> bytes:
+        """What receivers get behind the header: the message annotations, and the bare message. The envelope is no copy."""
+        return self._sections[self._rest_start :]
+
+    def __getattr__(self, name: str) -> Any:
+        """Read the properties and the body again."""
+        # Python calls this only for attributes that are not set, such as these two after `forget`.
+        if name not in _LARGE:
+            raise AttributeError(name)
+        whole = read_message(Message(self._sections), now_ms=0, destination=self.destination, address=split_address)
+        # Two threads may do so at once: they set equal values, so no lock is needed.
+        self.properties, self.body = whole.properties, whole.body  # type: ignore[misc]  # as the constructor does
+        return getattr(whole, name)
+
+    def forget(self) -> None:
+        """Drop the properties and the body, which can be read again."""
+        # Deleted, so that `__getattr__` is called for them; None would be a valid body.
+        del self.properties, self.body
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """About how much memory the message takes beside the object itself; None: as its fields say."""
+        sections = self.sections
+        return None if sections is None else len(sections)
 
     def __eq__(self, other: object) -> bool:
         return _plain(self) == _plain(other) if isinstance(other, Envelope) else NotImplemented
@@ -35,10 +64,11 @@ class AmqpEnvelope(Envelope):
     __hash__ = None  # type: ignore[assignment]  # as that of an envelope
 
 
+_LARGE: Final = frozenset({"properties", "body"})
 _NAMES: Final = tuple([each.name for each in fields_of(Envelope)])
 
 
-def _plain(envelope: Envelope) -> tuple[object, ...]:
+def _plain(envelope: Envelope) -> tuple[Any, ...]:
     return tuple([getattr(envelope, name) for name in _NAMES])
 
 
@@ -53,11 +83,15 @@ def read_envelope(data: bytes, *, now_ms: int, destination: Address) -> AmqpEnve
     Raises:
         DecodeError: it is no message.
     """
-    message = Message(data)
+    return envelope_of(Message(data), now_ms=now_ms, destination=destination)
+
+
+def envelope_of(message: Message, *, now_ms: int, destination: Address) -> AmqpEnvelope:
+    """Return the envelope of a message whose sections have been found. As `read_envelope`."""
     read = read_message(message, now_ms=now_ms, destination=destination, address=split_address)
-    envelope = AmqpEnvelope(*_plain(read))  # type: ignore[arg-type]  # the fields, in their order
+    envelope = AmqpEnvelope(*_plain(read))
     envelope.destination = destination  # type: ignore[misc]  # not shared yet
-    envelope.message = message
+    envelope.keep(message)
     return envelope
 
 
@@ -72,7 +106,6 @@ def write_envelope(envelope: Envelope, *, now_ms: int, delivery_count: int) -> b
     Raises:
         EncodeError: a value has no form in AMQP.
     """
-    message: Message | None = getattr(envelope, "message", None) if type(envelope) is AmqpEnvelope else None
-    if message is None:
+    if type(envelope) is not AmqpEnvelope or envelope.sections is None:
         return write_message(envelope, now_ms=now_ms, delivery_count=delivery_count)
-    return write_header(envelope, now_ms=now_ms, delivery_count=delivery_count) + message.rest
+    return write_header(envelope, now_ms=now_ms, delivery_count=delivery_count) + envelope.rest

@@ -144,11 +144,11 @@ class Message:
         return self.data[self._bare_start : self._bare_end]
 
     @property
-    def rest(self) -> bytes:
-        """All from the message annotations on, as it came: what goes on to receivers behind a header of the broker's."""
+    def rest_start(self) -> int:
+        """Where the message annotations begin, or else the bare message: what is behind it goes on to receivers as it came."""
         # The sections have one order: nothing is between the annotations and the bare message.
         annotations = self._sections.get(_MESSAGE_ANNOTATIONS)
-        return self.data[self._bare_start if annotations is None else annotations[0] :]
+        return self._bare_start if annotations is None else annotations[0]
 
     @property
     def record(self) -> Any:

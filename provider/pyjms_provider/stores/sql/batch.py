@@ -21,8 +21,8 @@ from pyjms_provider.core.journal.journal import (
     Removal,
 )
 from pyjms_provider.core.message.reference import ReferenceId
-from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError
+from pyjms_provider.stores.message_format import encode
 
 if TYPE_CHECKING:
     from pyjms_provider.core.message.reference import MessageReference

@@ -19,7 +19,6 @@ from pyjms_provider.core.journal.journal import Changes, JoinedTransaction, Jour
 from pyjms_provider.core.message.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.settings import URL_OPTIONS, Acknowledge, StandBy
-from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import (
     CodecError,
     LostStoreError,
@@ -28,6 +27,7 @@ from pyjms_provider.stores.errors import (
     UnsupportedStoreError,
 )
 from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
+from pyjms_provider.stores.message_format import decode, encode
 from pyjms_provider.stores.sql.batch import (
     Batch,
     PagedRows,

@@ -12,10 +12,11 @@ from pyjms.spi.errors import AccessDeniedError, DestinationError, ProviderError
 from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.protocols.amqp.addresses import capability_of, kind_of, resolve
 from pyjms_provider.protocols.amqp.codec import Array, Described
-from pyjms_provider.protocols.amqp.envelope import read_envelope
+from pyjms_provider.protocols.amqp.envelope import envelope_of
 from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault
 from pyjms_provider.protocols.amqp.jms import USER_ID
 from pyjms_provider.protocols.amqp.link import Receiver
+from pyjms_provider.protocols.amqp.message import Message
 from pyjms_provider.protocols.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
 from pyjms_provider.protocols.amqp.server.refusals import link_fault, told
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
@@ -176,20 +177,18 @@ class ProducerLink:
             )
         session = self.session
         now_ms = session.engine.service.clock.time_ms()
+        message = Message(delivery.data)
+        annotations = message.message_annotations
         address = self.address
-        read = read_envelope(delivery.data, now_ms=now_ms, destination=address or _NOWHERE)
-        envelope: Envelope = read
         if address is None:
-            to = read.message.properties.to
-            said = read.message.message_annotations.get("x-opt-jms-dest")
-            kinds = (_KINDS[said],) if said in _KINDS else ()
-            envelope.destination = self._routed(to, kinds)  # type: ignore[misc]
+            said = annotations.get("x-opt-jms-dest")
+            address = self._routed(message.properties.to, (_KINDS[said],) if said in _KINDS else ())
+        envelope: Envelope = envelope_of(message, now_ms=now_ms, destination=address)
         # The envelope is not shared yet.
         if envelope.message_id is None:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
         if not envelope.timestamp_ms:
             envelope.timestamp_ms = now_ms  # type: ignore[misc]
-        annotations = read.message.message_annotations
         if _DELIVERY_TIME in annotations or _DELIVERY_DELAY in annotations:
             envelope.deliver_at_ms = _deliver_at(annotations, now_ms)  # type: ignore[misc]
         properties = envelope.properties
@@ -360,6 +359,5 @@ _LIFETIMES: Final = frozenset(
         "amqp:delete-on-no-links-or-messages:list",
     }
 )
-_NOWHERE: Final = Address(AddressKind.QUEUE, "")
 _KINDS: Final = {0: "queue", 1: "topic", 2: "temporary-queue", 3: "temporary-topic"}
 _links = count(1)
