@@ -11,7 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from measure import ENVELOPE, compare, report
 
 from pyjms.spi.envelope import Envelope
-from pyjms_provider.protocols.amqp import jms, performatives
+from pyjms_provider.amqp import jms, performatives
+from pyjms_provider.amqp.message import Message
+from pyjms_provider.amqp.performatives import ACCEPTED, Attach, Disposition, Open, Source, Target, Transfer
 from pyjms_provider.protocols.amqp.connection import Connection, ConnectionOpened, ConnectionSettings, SaslServer
 from pyjms_provider.protocols.amqp.frames import write_frame
 from pyjms_provider.protocols.amqp.link import (
@@ -23,8 +25,6 @@ from pyjms_provider.protocols.amqp.link import (
     Receiver,
     Sender,
 )
-from pyjms_provider.protocols.amqp.message import Message
-from pyjms_provider.protocols.amqp.performatives import ACCEPTED, Attach, Disposition, Open, Source, Target, Transfer
 from pyjms_provider.protocols.amqp.session import Session
 from pyjms_provider.protocols.stomp import codec as stomp
 from pyjms_provider.protocols.stomp.dialects import PYJMS

@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "cryptography": (SECURITY, "provider/pyjms_provider/model/security.py"),
     "jwt": (SECURITY,),
     "scramp": (SECURITY,),
-    "msgspec": ("provider/pyjms_provider/stores/codec.py",),
+    "msgspec": ("provider/pyjms_provider/stores/codec.py", "provider/pyjms_provider/stores/message_format.py"),
     "psycopg": ("provider/pyjms_provider/stores/sql/",),
     "sqlalchemy": (
         "provider/pyjms_provider/stores/sql/",

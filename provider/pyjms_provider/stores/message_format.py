@@ -14,8 +14,8 @@ from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms_provider.protocols.amqp.envelope import AmqpEnvelope, read_envelope
-from pyjms_provider.protocols.amqp.errors import AmqpError
+from pyjms_provider.amqp.envelope import AmqpEnvelope, read_envelope
+from pyjms_provider.amqp.errors import AmqpError
 from pyjms_provider.stores import codec
 from pyjms_provider.stores.errors import CodecError
 

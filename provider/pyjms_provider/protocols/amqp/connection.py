@@ -11,15 +11,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import fact
-from pyjms_provider.protocols.amqp import performatives
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX
-from pyjms_provider.protocols.amqp.errors import (
+from pyjms_provider.amqp import performatives
+from pyjms_provider.amqp.codec import NESTING_MAX
+from pyjms_provider.amqp.errors import (
     AmqpError,
     Condition,
     ConnectionFault,
     FramingError,
     ProtocolMisuseError,
     SessionFault,
+)
+from pyjms_provider.amqp.performatives import (
+    Begin,
+    Close,
+    Error,
+    Open,
+    SaslChallenge,
+    SaslCode,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
 )
 from pyjms_provider.protocols.amqp.frames import (
     FRAME_SIZE_MIN,
@@ -42,18 +54,6 @@ from pyjms_provider.protocols.amqp.link import (
     LinkRequested,
     OutgoingUpdated,
     error_of,
-)
-from pyjms_provider.protocols.amqp.performatives import (
-    Begin,
-    Close,
-    Error,
-    Open,
-    SaslChallenge,
-    SaslCode,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    SaslResponse,
 )
 from pyjms_provider.protocols.amqp.sasl import (
     ClientMechanism,

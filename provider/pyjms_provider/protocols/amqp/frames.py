@@ -8,9 +8,9 @@ from enum import IntEnum
 from typing import Any, Final
 
 from pyjms.spi.envelope import fact
-from pyjms_provider.protocols.amqp import performatives
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX, as_decode_error
-from pyjms_provider.protocols.amqp.errors import DecodeError, FramingError
+from pyjms_provider.amqp import performatives
+from pyjms_provider.amqp.codec import NESTING_MAX, as_decode_error
+from pyjms_provider.amqp.errors import DecodeError, FramingError
 
 FRAME_SIZE_MIN: Final = 512
 """The largest frame that every peer takes (part 2, 2.7.1)."""

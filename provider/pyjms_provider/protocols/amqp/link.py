@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from pyjms.spi.envelope import fact
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
+from pyjms_provider.amqp.performatives import (
     Attach,
     Detach,
     Error,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition
+from pyjms_provider.amqp.errors import AmqpError, Condition
 
 SCRAM_ITERATIONS_MIN: Final = 4096
 """RFC 7677, 4: fewer are not accepted from a server."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pyjms.spi.envelope import fact
-from pyjms_provider.protocols.amqp.errors import (
+from pyjms_provider.amqp.errors import (
     AmqpError,
     Condition,
     ConnectionFault,
@@ -15,6 +15,7 @@ from pyjms_provider.protocols.amqp.errors import (
     ProtocolMisuseError,
     SessionFault,
 )
+from pyjms_provider.amqp.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer, write
 from pyjms_provider.protocols.amqp.link import (
     IncomingDelivery,
     IncomingUpdated,
@@ -29,13 +30,12 @@ from pyjms_provider.protocols.amqp.link import (
     Sender,
     error_of,
 )
-from pyjms_provider.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer, write
 from pyjms_provider.protocols.amqp.states import SESSION, Input, LinkState, SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyjms_provider.protocols.amqp.performatives import Error
+    from pyjms_provider.amqp.performatives import Error
 
 _MASK: Final = 2**32 - 1
 _L = TypeVar("_L", bound=Link)

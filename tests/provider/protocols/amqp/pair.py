@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from pyjms_provider.amqp.performatives import Attach, Open, Source, Target
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
     ConnectionClosed,
@@ -16,7 +17,6 @@ from pyjms_provider.protocols.amqp.connection import (
     SaslServer,
 )
 from pyjms_provider.protocols.amqp.link import LinkAttached, LinkDetached, LinkRequested, Receiver, Sender
-from pyjms_provider.protocols.amqp.performatives import Attach, Open, Source, Target
 from pyjms_provider.protocols.amqp.sasl import Anonymous, ClientMechanism
 from pyjms_provider.protocols.amqp.session import Session, SessionEnded
 

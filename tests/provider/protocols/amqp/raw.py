@@ -9,19 +9,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from pyjms_provider.protocols.amqp.codec import write_binary, write_value
-from pyjms_provider.protocols.amqp.connection import (
-    Connection,
-    ConnectionClosed,
-    ConnectionOpened,
-    ConnectionSettings,
-    Event,
-    LoginOffered,
-    SaslServer,
-)
-from pyjms_provider.protocols.amqp.frames import Frame, FrameDecoder, FrameType, ProtocolHeader, ProtocolId, write_frame
-from pyjms_provider.protocols.amqp.link import DeliveryReceived, LinkDetached, LinkRequested, Receiver
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.codec import write_binary, write_value
+from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     Attach,
     Begin,
@@ -40,6 +29,17 @@ from pyjms_provider.protocols.amqp.performatives import (
     Transfer,
     write,
 )
+from pyjms_provider.protocols.amqp.connection import (
+    Connection,
+    ConnectionClosed,
+    ConnectionOpened,
+    ConnectionSettings,
+    Event,
+    LoginOffered,
+    SaslServer,
+)
+from pyjms_provider.protocols.amqp.frames import Frame, FrameDecoder, FrameType, ProtocolHeader, ProtocolId, write_frame
+from pyjms_provider.protocols.amqp.link import DeliveryReceived, LinkDetached, LinkRequested, Receiver
 from pyjms_provider.protocols.amqp.session import SessionEnded
 
 _R = TypeVar("_R")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.performatives import (
     Accepted,
     Attach,
     Begin,

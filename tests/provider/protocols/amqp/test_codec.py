@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
-from pyjms_provider.protocols.amqp.codec import (
+from pyjms_provider.amqp.codec import (
     Array,
     Decimal,
     Described,
@@ -25,7 +25,7 @@ from pyjms_provider.protocols.amqp.codec import (
     skip_value,
     write_value,
 )
-from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError, LimitError
+from pyjms_provider.amqp.errors import DecodeError, EncodeError, LimitError
 from tests.provider.protocols.amqp.values import VALUES
 
 # Format codes and encodings as part 1, 1.6 gives them.

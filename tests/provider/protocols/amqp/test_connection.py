@@ -8,28 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms_provider.protocols.amqp.connection import (
-    Connection,
-    ConnectionClosed,
-    ConnectionFailed,
-    ConnectionSettings,
-    LoginOffered,
-    SaslServer,
-)
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
-from pyjms_provider.protocols.amqp.frames import ProtocolHeader, write_frame
-from pyjms_provider.protocols.amqp.link import (
-    CreditChanged,
-    DeliveryReceived,
-    Drained,
-    IncomingUpdated,
-    LinkAttached,
-    LinkDetached,
-    LinkEnded,
-    LinkRequested,
-    OutgoingUpdated,
-)
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
+from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     Attach,
     Begin,
@@ -46,6 +26,26 @@ from pyjms_provider.protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
     write,
+)
+from pyjms_provider.protocols.amqp.connection import (
+    Connection,
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionSettings,
+    LoginOffered,
+    SaslServer,
+)
+from pyjms_provider.protocols.amqp.frames import ProtocolHeader, write_frame
+from pyjms_provider.protocols.amqp.link import (
+    CreditChanged,
+    DeliveryReceived,
+    Drained,
+    IncomingUpdated,
+    LinkAttached,
+    LinkDetached,
+    LinkEnded,
+    LinkRequested,
+    OutgoingUpdated,
 )
 from pyjms_provider.protocols.amqp.sasl import (
     Anonymous,

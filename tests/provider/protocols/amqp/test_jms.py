@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
-from pyjms_provider.protocols.amqp import performatives
-from pyjms_provider.protocols.amqp.codec import (
+from pyjms_provider.amqp import performatives
+from pyjms_provider.amqp.codec import (
     Array,
     Decimal,
     Described,
@@ -26,8 +26,8 @@ from pyjms_provider.protocols.amqp.codec import (
     UShort,
     write_value,
 )
-from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError
-from pyjms_provider.protocols.amqp.jms import (
+from pyjms_provider.amqp.errors import DecodeError, EncodeError
+from pyjms_provider.amqp.jms import (
     CONTENT_TYPE,
     JAVA_OBJECT_TYPE,
     amqp_id_of,
@@ -37,7 +37,7 @@ from pyjms_provider.protocols.amqp.jms import (
     stored_of,
     write_message,
 )
-from pyjms_provider.protocols.amqp.message import (
+from pyjms_provider.amqp.message import (
     DATA,
     SEQUENCE,
     VALUE,
@@ -46,7 +46,7 @@ from pyjms_provider.protocols.amqp.message import (
     write_application_properties,
     write_section,
 )
-from pyjms_provider.protocols.amqp.performatives import Header, Properties
+from pyjms_provider.amqp.performatives import Header, Properties
 from tests.provider.protocols.amqp.values import SCALARS, TEXTS
 
 NOW = 1_800_000_000_000

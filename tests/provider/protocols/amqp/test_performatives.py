@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms_provider.protocols.amqp import performatives
-from pyjms_provider.protocols.amqp.codec import Described, Symbol, ULong, write_value
-from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError, FramingError, LimitError
-from pyjms_provider.protocols.amqp.frames import Frame, FrameDecoder, FrameType, ProtocolHeader, ProtocolId, write_frame
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp import performatives
+from pyjms_provider.amqp.codec import Described, Symbol, ULong, write_value
+from pyjms_provider.amqp.errors import DecodeError, EncodeError, FramingError, LimitError
+from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     Accepted,
     Begin,
@@ -28,6 +27,7 @@ from pyjms_provider.protocols.amqp.performatives import (
     read,
     write,
 )
+from pyjms_provider.protocols.amqp.frames import Frame, FrameDecoder, FrameType, ProtocolHeader, ProtocolId, write_frame
 from tests.provider.protocols.amqp.records import RECORDS
 from tests.provider.protocols.amqp.values import VALUES
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from pyjms.types import Byte, Char, Float, Long, Short
-from pyjms_provider.protocols.amqp.codec import (
+from pyjms_provider.amqp.codec import (
     Array,
     Decimal,
     Described,
@@ -23,6 +23,16 @@ from pyjms_provider.protocols.amqp.codec import (
     UShort,
     read_value,
     write_value,
+)
+from pyjms_provider.amqp.performatives import (
+    ACCEPTED,
+    Attach,
+    Modified,
+    Open,
+    Rejected,
+    Released,
+    Source,
+    Target,
 )
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
@@ -41,16 +51,6 @@ from pyjms_provider.protocols.amqp.link import (
     LinkRequested,
     OutgoingUpdated,
     Receiver,
-)
-from pyjms_provider.protocols.amqp.performatives import (
-    ACCEPTED,
-    Attach,
-    Modified,
-    Open,
-    Rejected,
-    Released,
-    Source,
-    Target,
 )
 from pyjms_provider.protocols.amqp.sasl import Anonymous, PasswordLogin
 from pyjms_provider.protocols.amqp.session import SessionBegun

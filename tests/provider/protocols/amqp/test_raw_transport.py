@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.protocols.amqp.connection import Connection, ConnectionSettings, Event, SaslServer
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition
-from pyjms_provider.protocols.amqp.frames import Frame, FrameType, ProtocolId, write_frame
-from pyjms_provider.protocols.amqp.link import CreditChanged, DeliveryReceived, LinkDetached
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.errors import AmqpError, Condition
+from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     Attach,
     Begin,
@@ -32,6 +29,9 @@ from pyjms_provider.protocols.amqp.performatives import (
     Transfer,
     write,
 )
+from pyjms_provider.protocols.amqp.connection import Connection, ConnectionSettings, Event, SaslServer
+from pyjms_provider.protocols.amqp.frames import Frame, FrameType, ProtocolId, write_frame
+from pyjms_provider.protocols.amqp.link import CreditChanged, DeliveryReceived, LinkDetached
 from tests.provider.protocols.amqp.pair import Pair, bodies, last
 from tests.provider.protocols.amqp.raw import EngineWire, RawPeer, text
 

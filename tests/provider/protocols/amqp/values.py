@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from pyjms.types import Byte, Char, Float, Long, Short
-from pyjms_provider.protocols.amqp.codec import (
+from pyjms_provider.amqp.codec import (
     Array,
     Decimal,
     Described,

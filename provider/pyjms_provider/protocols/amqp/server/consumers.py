@@ -12,12 +12,12 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError, UnknownSubscriptionError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
+from pyjms_provider.amqp.codec import Described
+from pyjms_provider.amqp.envelope import write_envelope
+from pyjms_provider.amqp.errors import Condition, LinkFault
+from pyjms_provider.amqp.performatives import Attach, Durability, SenderSettleMode, Source
 from pyjms_provider.core.queue.selectors import plain_selector
-from pyjms_provider.protocols.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
-from pyjms_provider.protocols.amqp.codec import Described
-from pyjms_provider.protocols.amqp.envelope import write_envelope
-from pyjms_provider.protocols.amqp.errors import Condition, LinkFault
-from pyjms_provider.protocols.amqp.performatives import Attach, Durability, SenderSettleMode, Source
 from pyjms_provider.protocols.amqp.server.producers import create_dynamic
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.reading_ahead import LOOK_MESSAGES, Browsing, Fetching

@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault
-from pyjms_provider.protocols.amqp.message import Message
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault
+from pyjms_provider.amqp.message import Message
+from pyjms_provider.amqp.performatives import (
     Accepted,
     Attach,
     Coordinator,

@@ -19,7 +19,9 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
 )
-from pyjms_provider.protocols.amqp.codec import Symbol
+from pyjms_provider.amqp.codec import Symbol
+from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault
+from pyjms_provider.amqp.performatives import Open, SaslCode
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
     ConnectionClosed,
@@ -29,7 +31,6 @@ from pyjms_provider.protocols.amqp.connection import (
     LoginOffered,
     SaslServer,
 )
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, ConnectionFault
 from pyjms_provider.protocols.amqp.link import (
     CreditChanged,
     DeliveryReceived,
@@ -39,7 +40,6 @@ from pyjms_provider.protocols.amqp.link import (
     LinkRequested,
     OutgoingUpdated,
 )
-from pyjms_provider.protocols.amqp.performatives import Open, SaslCode
 from pyjms_provider.protocols.amqp.sasl import (
     AnonymousLogin,
     CertificateLogin,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, DestinationError, ProviderError
+from pyjms_provider.amqp.addresses import capability_of, kind_of, resolve
+from pyjms_provider.amqp.codec import Array, Described
+from pyjms_provider.amqp.envelope import envelope_of
+from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault
+from pyjms_provider.amqp.jms import USER_ID
+from pyjms_provider.amqp.message import Message
+from pyjms_provider.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
 from pyjms_provider.core.host.admission import DUPLICATE_ID
-from pyjms_provider.protocols.amqp.addresses import capability_of, kind_of, resolve
-from pyjms_provider.protocols.amqp.codec import Array, Described
-from pyjms_provider.protocols.amqp.envelope import envelope_of
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, LinkFault
-from pyjms_provider.protocols.amqp.jms import USER_ID
 from pyjms_provider.protocols.amqp.link import Receiver
-from pyjms_provider.protocols.amqp.message import Message
-from pyjms_provider.protocols.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
 from pyjms_provider.protocols.amqp.server.refusals import link_fault, told
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.hosts import Sending

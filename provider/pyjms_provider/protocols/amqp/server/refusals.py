@@ -21,8 +21,8 @@ from pyjms.spi.errors import (
     TooLargeError,
     UnknownSubscriptionError,
 )
-from pyjms_provider.protocols.amqp.errors import AmqpError, Condition, ConnectionFault, EncodeError, LinkFault
-from pyjms_provider.protocols.amqp.performatives import Error
+from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault, EncodeError, LinkFault
+from pyjms_provider.amqp.performatives import Error
 
 _CONDITIONS: Final[Mapping[type[ProviderError], Condition]] = {
     AccessDeniedError: Condition.UNAUTHORIZED_ACCESS,

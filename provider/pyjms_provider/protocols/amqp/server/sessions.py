@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms_provider.protocols.amqp.errors import Condition, LinkFault, SessionFault
-from pyjms_provider.protocols.amqp.link import Receiver, Sender, is_final
-from pyjms_provider.protocols.amqp.performatives import (
+from pyjms_provider.amqp.errors import Condition, LinkFault, SessionFault
+from pyjms_provider.amqp.performatives import (
     Accepted,
     Coordinator,
     Modified,
@@ -16,6 +15,7 @@ from pyjms_provider.protocols.amqp.performatives import (
     Released,
     TransactionalState,
 )
+from pyjms_provider.protocols.amqp.link import Receiver, Sender, is_final
 from pyjms_provider.protocols.amqp.server.consumers import attach_consumer
 from pyjms_provider.protocols.amqp.server.coordinator import CoordinatorLink
 from pyjms_provider.protocols.amqp.server.producers import attach_producer

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import RolledBackError
-from pyjms_provider.protocols.amqp.errors import Condition, LinkFault
+from pyjms_provider.amqp.errors import Condition, LinkFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,8 +19,8 @@ from uuid import UUID
 
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
-from pyjms_provider.protocols.amqp import codec, performatives
-from pyjms_provider.protocols.amqp.codec import (
+from pyjms_provider.amqp import codec, performatives
+from pyjms_provider.amqp.codec import (
     NAMES,
     NULL,
     Array,
@@ -32,8 +32,8 @@ from pyjms_provider.protocols.amqp.codec import (
     ULong,
     UShort,
 )
-from pyjms_provider.protocols.amqp.errors import EncodeError
-from pyjms_provider.protocols.amqp.message import (
+from pyjms_provider.amqp.errors import EncodeError
+from pyjms_provider.amqp.message import (
     DATA,
     PROPERTIES,
     SEQUENCE,
@@ -43,7 +43,7 @@ from pyjms_provider.protocols.amqp.message import (
     write_application_properties,
     write_section,
 )
-from pyjms_provider.protocols.amqp.performatives import UINT_MAX, Header, Properties
+from pyjms_provider.amqp.performatives import UINT_MAX, Header, Properties
 
 PERSISTENT: Final = 2
 NON_PERSISTENT: Final = 1

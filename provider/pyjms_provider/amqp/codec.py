@@ -25,7 +25,7 @@ from typing import Any, Final, Self, TypeAlias
 from uuid import UUID
 
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
-from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError, LimitError
+from pyjms_provider.amqp.errors import DecodeError, EncodeError, LimitError
 
 NESTING_MAX: Final = 32
 """Levels of lists, maps, arrays and descriptors that are read by default."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms_provider.protocols.amqp.errors import Condition, LinkFault
+from pyjms_provider.amqp.errors import Condition, LinkFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pyjms.spi.envelope import fact
-from pyjms_provider.protocols.amqp import codec
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX, NULL, READERS, Reader, Symbol, ULong, Writer
-from pyjms_provider.protocols.amqp.errors import DecodeError, EncodeError, LimitError
+from pyjms_provider.amqp import codec
+from pyjms_provider.amqp.codec import NESTING_MAX, NULL, READERS, Reader, Symbol, ULong, Writer
+from pyjms_provider.amqp.errors import DecodeError, EncodeError, LimitError
 
 UINT_MAX: Final = 2**32 - 1
 ULONG_MAX: Final = 2**64 - 1

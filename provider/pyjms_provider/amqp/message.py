@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pyjms_provider.protocols.amqp import codec, performatives
-from pyjms_provider.protocols.amqp.codec import NESTING_MAX, READERS, Reader, Symbol, ULong, as_decode_error, skip_value
-from pyjms_provider.protocols.amqp.errors import DecodeError
-from pyjms_provider.protocols.amqp.performatives import Header, Properties
+from pyjms_provider.amqp import codec, performatives
+from pyjms_provider.amqp.codec import NESTING_MAX, READERS, Reader, Symbol, ULong, as_decode_error, skip_value
+from pyjms_provider.amqp.errors import DecodeError
+from pyjms_provider.amqp.performatives import Header, Properties
 
 _HEADER: Final = 0x70
 _DELIVERY_ANNOTATIONS: Final = 0x71

@@ -6,9 +6,9 @@ from dataclasses import fields as fields_of
 from typing import Any, Final
 
 from pyjms.spi.envelope import Address, Envelope
-from pyjms_provider.protocols.amqp.addresses import split_address
-from pyjms_provider.protocols.amqp.jms import read_message, write_header, write_message
-from pyjms_provider.protocols.amqp.message import Message
+from pyjms_provider.amqp.addresses import split_address
+from pyjms_provider.amqp.jms import read_message, write_header, write_message
+from pyjms_provider.amqp.message import Message
 
 
 class AmqpEnvelope(Envelope):
