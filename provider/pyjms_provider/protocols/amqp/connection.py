@@ -142,6 +142,9 @@ class ConnectionFailed:
     error: AmqpError
 
 
+_HOLDING_UP: Final = frozenset({LoginOffered, ConnectionOpened, LinkRequested})
+"""What the broker answers before it reads on."""
+
 Event = (
     LoginOffered
     | LoginEnded
@@ -194,6 +197,7 @@ class Connection:
         self._frame_size = FRAME_SIZE_MIN
         self._has_written = False
         self._next_tick_ms: float | None = None
+        self._is_held_up = False
         self._requested: Link | None = None
         """The link that the client has asked for last."""
 
@@ -363,8 +367,9 @@ class Connection:
         So a client may send a message behind its attach, as soon as that is answered with credit.
         """
         self._decoder.feed(data)
+        self._is_held_up = self.is_waiting
         try:
-            while self.state is not ConnectionState.ENDED and not self.is_waiting:
+            while self.state is not ConnectionState.ENDED and not self._is_held_up:
                 found = self._decoder.next()
                 if found is None:
                     break
@@ -390,8 +395,10 @@ class Connection:
 
     def tell(self, event: Event) -> None:
         """Add an event to those that `receive` returns."""
-        if type(event) is LinkRequested:
+        if isinstance(event, LinkRequested):
             self._requested = event.link
+        if type(event) in _HOLDING_UP and not self.is_client:
+            self._is_held_up = True
         self._events.append(event)
 
     def _received_header(self, header: ProtocolHeader) -> None:

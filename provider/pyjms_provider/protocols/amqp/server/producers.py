@@ -97,8 +97,6 @@ class ProducerLink:
                 offered_capabilities=remote.desired_capabilities and ("DELAYED_DELIVERY",),
             )
         )
-        waits = self.address is not None and self.session.engine.guard.host.may_wait_for_room(self.address)
-        self._credit = settings.blocking_credit if waits else settings.credit
         self._give_credit()
 
     def _answered(self) -> Target:
@@ -109,10 +107,15 @@ class ProducerLink:
 
     def _give_credit(self) -> None:
         link = self.link
-        if link.credit + self._pending <= self._credit // 2 or not link.credit:
-            free = self._credit - self._pending
-            if free > 0:
-                link.give_credit(free)
+        if link.credit and link.credit + self._pending > self._credit // 2:
+            return
+        settings, host = self.session.engine.service.settings, self.session.engine.guard.host
+        # Asked again each time: the queue may have been made by the first message, or have got a limit.
+        waits = self.address is not None and host.may_wait_for_room(self.address)
+        self._credit = settings.blocking_credit if waits else settings.credit
+        free = self._credit - self._pending
+        if free > 0:
+            link.give_credit(free)
 
     def credit_changed(self) -> None:
         """Receivers give credit here."""
