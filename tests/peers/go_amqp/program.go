@@ -134,17 +134,16 @@ func complete() *amqp.Message {
 	return &amqp.Message{
 		Header: &amqp.MessageHeader{Durable: true, Priority: 7, TTL: time.Hour},
 		Properties: &amqp.MessageProperties{
-			MessageID:          "ID:one",
-			UserID:             []byte("guest"),
-			Subject:            pointer("order"),
-			ReplyTo:            pointer("answers"),
-			CorrelationID:      "first",
-			ContentType:        pointer("text/plain"),
-			AbsoluteExpiryTime: pointer(time.UnixMilli(4_000_000_000_000)),
-			CreationTime:       pointer(time.UnixMilli(1_700_000_000_000)),
-			GroupID:            pointer("group"),
-			GroupSequence:      pointer(uint32(7)),
-			ReplyToGroupID:     pointer("answers-group"),
+			MessageID:      "ID:one",
+			UserID:         []byte("anonymous"),
+			Subject:        pointer("order"),
+			ReplyTo:        pointer("answers"),
+			CorrelationID:  "first",
+			ContentType:    pointer("text/plain"),
+			CreationTime:   pointer(time.UnixMilli(1_700_000_000_000)),
+			GroupID:        pointer("group"),
+			GroupSequence:  pointer(uint32(7)),
+			ReplyToGroupID: pointer("answers-group"),
 		},
 		ApplicationProperties: map[string]any{
 			"truth": true, "byte": int8(-128), "short": int16(-32768), "int": int32(math.MinInt32), "long": int64(math.MinInt64),
@@ -209,7 +208,7 @@ func show(receiver *amqp.Receiver) {
 	say(line{
 		"body": message.Value, "durable": header.Durable, "priority": header.Priority, "ttl": header.TTL.Milliseconds(),
 		"id": of.MessageID, "user": string(of.UserID), "subject": of.Subject, "reply_to": of.ReplyTo,
-		"correlation": of.CorrelationID, "content_type": of.ContentType, "expiry": of.AbsoluteExpiryTime.UnixMilli(),
+		"correlation": of.CorrelationID, "content_type": of.ContentType,
 		"created": of.CreationTime.UnixMilli(), "group": of.GroupID, "sequence": of.GroupSequence,
 		"reply_group": of.ReplyToGroupID, "properties": properties,
 	})

@@ -186,7 +186,9 @@ class Send(Program):
         self.link.send(message)
 
     def on_settled(self, event: Any) -> None:
-        say(sent=self.body, outcome=OUTCOMES[event.delivery.remote_state])
+        why = event.delivery.remote.condition
+        told = {} if why is None else {"why": f"{why.name}: {why.description}"}
+        say(sent=self.body, outcome=OUTCOMES[event.delivery.remote_state], **told)
         self.waits = False
         self.next()
 
@@ -303,7 +305,6 @@ class Show(Receive):
             reply_to=message.reply_to,
             correlation=message.correlation_id,
             content_type=message.content_type,
-            expiry=round(message.expiry_time * 1000),
             created=round(message.creation_time * 1000),
             group=message.group_id,
             sequence=message.group_sequence,
@@ -330,12 +331,11 @@ def complete() -> Message:
         priority=7,
         ttl=3600.0,
         id="ID:one",
-        user_id=b"guest",
+        user_id=b"anonymous",
         subject="order",
         reply_to="answers",
         correlation_id="first",
         content_type="text/plain",
-        expiry_time=4_000_000_000.0,
         creation_time=1_700_000_000.0,
         group_id="group",
         group_sequence=7,

@@ -12,12 +12,12 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError, UnknownSubscriptionError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import selector_or_none
 from pyjms_provider.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
 from pyjms_provider.amqp.codec import Described
 from pyjms_provider.amqp.envelope import write_envelope
 from pyjms_provider.amqp.errors import Condition, LinkFault
 from pyjms_provider.amqp.performatives import Attach, Durability, SenderSettleMode, Source
-from pyjms_provider.core.queue.selectors import plain_selector
 from pyjms_provider.protocols.amqp.server.producers import create_dynamic
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
@@ -76,7 +76,7 @@ class Filters:
 
     def compiled(self) -> Selector | None:
         """Return the selector. May take long; raises `InvalidSelectorError`."""
-        return plain_selector(self.selector)
+        return selector_or_none(self.selector)
 
 
 class _OutgoingLink:
@@ -131,9 +131,14 @@ class _OutgoingLink:
         self.on_ready()
 
     @property
+    def is_open(self) -> bool:
+        """Whether messages may go out. A link ends with its session, too, before the work that ends it here has its turn."""
+        return self.is_attached and self.link.is_attached
+
+    @property
     def may_send(self) -> bool:
         """Whether a message could go out now; if not, the link has its turn again when that changes."""
-        if not self.is_attached or self.link.credit <= 0:
+        if not self.is_open or self.link.credit <= 0:
             return False
         if not self.session.session.can_send:
             self.session.without_window.append(self.on_ready)
@@ -274,7 +279,7 @@ class ConsumerLink(_OutgoingLink):
 
     def pull(self) -> Iterable[bytes] | None:
         consumer, fetching = self._consumer, self._fetching
-        if consumer is None or not self.is_attached or fetching.is_busy:
+        if consumer is None or not self.is_open or fetching.is_busy:
             return None
         if fetching.has_found_none and fetching.pop_found_none():
             return self.drained()
@@ -285,7 +290,8 @@ class ConsumerLink(_OutgoingLink):
             self._held = delivery
             # Another consumer may be woken for the messages to come (QCM-25).
             consumer.set_interested(False)
-            return None
+            # A client may drain with a credit of 0, and waits for the answer.
+            return None if self.link.credit else self.drained()
         if delivery is None:
             polled = consumer.poll_at_once()
             if polled is None:
@@ -379,7 +385,7 @@ class BrowserLink(_OutgoingLink):
 
     def pull(self) -> Iterable[bytes] | None:
         browsing = self._browsing
-        if browsing is None or not self.is_attached:
+        if browsing is None or not self.is_open:
             return None
         if browsing.has_ended:
             return self.drained()
