@@ -37,7 +37,28 @@ class TokenCredentials:
     token: str = field(repr=False)
 
 
-Credentials = PasswordCredentials | CertificateCredentials | TokenCredentials
+@dataclass(frozen=True, slots=True)
+class ScramKeys:
+    """What a broker stores of a password for SCRAM-SHA-256 (RFC 5802, 3)."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    provider: str = ""
+    """The name of the authentication provider that has the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedCredentials:
+    """A user whose password a protocol has verified by the keys that an authenticator gave it, as SCRAM does."""
+
+    user_name: str
+    provider: str
+    """Of the keys: a user of that name at another provider is another user."""
+
+
+Credentials = PasswordCredentials | CertificateCredentials | TokenCredentials | VerifiedCredentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +89,18 @@ class Authenticator(ABC):
 
         Raises `AccessDeniedError`; its text never reveals whether the user exists.
         """
+
+    @property
+    def knows_scram(self) -> bool:
+        """Whether all its users can log in by SCRAM-SHA-256; cheap."""
+        return False
+
+    def scram_keys(self, user_name: str, *, peer: str = "") -> ScramKeys | None:
+        """Return what is stored of a user's password for SCRAM, or for an unknown user keys that fit no password; None: it knows no SCRAM.
+
+        It counts as a wrong attempt until `authenticate` gets `VerifiedCredentials` of the user. Raises `AccessDeniedError` after too many.
+        """
+        return None
 
 
 class Operation(Enum):

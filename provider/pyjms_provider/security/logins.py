@@ -20,6 +20,7 @@ from pyjms_provider.security.contracts import (
     LogInsBusyError,
     PasswordCredentials,
     Principal,
+    ScramKeys,
     TokenCredentials,
     TooManyAttemptsError,
     wrong_credentials,
@@ -58,6 +59,22 @@ class CompositeAuthenticator(Authenticator):
         if refusal is not None:
             raise refusal
         raise AccessDeniedError(NO_CREDENTIALS) if credentials is None else wrong_credentials()
+
+    @property
+    def knows_scram(self) -> bool:
+        # A client chooses one mechanism for whichever authenticator has its user.
+        with_passwords = [each for each in self._authenticators if each.handles(_SOME_PASSWORD)]
+        return bool(with_passwords) and all(each.knows_scram for each in with_passwords)
+
+    def scram_keys(self, user_name: str, *, peer: str = "") -> ScramKeys | None:
+        for authenticator in self._authenticators:
+            keys = authenticator.scram_keys(user_name, peer=peer) if authenticator.knows_scram else None
+            if keys is not None:
+                return keys
+        return None
+
+
+_SOME_PASSWORD: Final = PasswordCredentials(user_name="user", password="")
 
 
 class AnonymousAuthenticator(Authenticator):

@@ -37,6 +37,8 @@ from pyjms_provider.security.contracts import (
     LogInsBusyError,
     PasswordCredentials,
     Principal,
+    ScramKeys,
+    VerifiedCredentials,
     wrong_credentials,
 )
 from pyjms_provider.security.logins import Throttle, ThrottleSettings
@@ -261,11 +263,39 @@ class PasswordAuthenticator(Authenticator):
         self._patience_s = settings.patience_ms / 1000
         # For each scheme, a verifier that matches no password, created on first use.
         self._false_verifiers: dict[Scheme, str] = {}
+        self._decoy = os.urandom(32)
 
     def handles(self, credentials: Credentials | None) -> bool:
+        if isinstance(credentials, VerifiedCredentials):
+            return credentials.provider == self._name
         return isinstance(credentials, PasswordCredentials) and credentials.user_name != TOKEN_USER
 
+    @property
+    def knows_scram(self) -> bool:
+        return self._users.schemes() == {Scheme.SCRAM_SHA_256}
+
+    def scram_keys(self, user_name: str, *, peer: str = "") -> ScramKeys | None:
+        if len(user_name) > LONGEST_NAME:
+            return None
+        self._throttle.admit(peer, user_name)
+        user = self._users.find(user_name)
+        if user is None or scheme_of(user.verifier) is not Scheme.SCRAM_SHA_256:
+            # An unknown user gets keys as well, with always the same salt: the answer reveals nothing, and no password fits.
+            salt = hmac.digest(self._decoy, user_name.encode("utf-8", "surrogatepass"), "sha256")[:16]
+            return ScramKeys(salt, self._hasher.settings.iterations, os.urandom(32), os.urandom(32), self._name)
+        stored = ScramVerifier.parse(user.verifier)
+        return ScramKeys(stored.salt, stored.iterations, stored.stored_key, stored.server_key, self._name)
+
+    def _verified(self, credentials: VerifiedCredentials, peer: str) -> Principal:
+        user = self._users.find(credentials.user_name) if credentials.provider == self._name else None
+        if user is None:  # deleted meanwhile
+            raise wrong_credentials()
+        self._throttle.forgive(peer, user.name)
+        return self._principal(user)
+
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        if isinstance(credentials, VerifiedCredentials):
+            return self._verified(credentials, peer)
         if not isinstance(credentials, PasswordCredentials):
             raise AccessDeniedError(NO_CREDENTIALS)
         name, password = credentials.user_name, credentials.password

@@ -59,13 +59,13 @@ from pyjms_provider.protocols.amqp.sasl import (
     ClientMechanism,
     Login,
     SaslError,
-    ScramKeys,
     ServerMechanism,
     choose,
     server_mechanism,
 )
 from pyjms_provider.protocols.amqp.session import Session, SessionBegun, SessionEnded
 from pyjms_provider.protocols.amqp.states import CONNECTION, ConnectionState, Input, LinkState
+from pyjms_provider.security.contracts import ScramKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

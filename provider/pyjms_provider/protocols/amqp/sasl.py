@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms_provider.amqp.errors import AmqpError, Condition
+from pyjms_provider.security.contracts import ScramKeys
 
 SCRAM_ITERATIONS_MIN: Final = 4096
 """RFC 7677, 4: fewer are not accepted from a server."""
@@ -80,19 +81,6 @@ class ScramLogin:
 
 
 Login = PasswordLogin | TokenLogin | CertificateLogin | AnonymousLogin | ScramLogin
-
-
-@dataclass(frozen=True, slots=True)
-class ScramKeys:
-    """What a broker stores of a password for SCRAM-SHA-256 (RFC 5802, 3)."""
-
-    salt: bytes
-    iterations: int
-    stored_key: bytes
-    server_key: bytes
-
-    def __repr__(self) -> str:
-        return f"ScramKeys(iterations={self.iterations})"
 
 
 def scram_keys(password: str, salt: bytes, iterations: int) -> ScramKeys:

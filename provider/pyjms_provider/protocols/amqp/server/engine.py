@@ -45,6 +45,8 @@ from pyjms_provider.protocols.amqp.sasl import (
     CertificateLogin,
     Login,
     PasswordLogin,
+    SaslError,
+    ScramLogin,
     TokenLogin,
 )
 from pyjms_provider.protocols.amqp.server.refusals import connection_fault
@@ -59,6 +61,7 @@ from pyjms_provider.security.contracts import (
     Credentials,
     PasswordCredentials,
     TokenCredentials,
+    VerifiedCredentials,
 )
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.session import Session
     from pyjms_provider.protocols.engine import TransportContext
     from pyjms_provider.protocols.hosts import Guard
+    from pyjms_provider.security.contracts import ScramKeys
 
 _log = logging.getLogger(__name__)
 _NAME_ONE: Final = "name one in the hostname of the open, or have the operator set default_host of this port"
@@ -81,6 +85,7 @@ DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
 SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
 ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 _OFFERED: Final = (SOLE_CONNECTION, DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, ANONYMOUS_RELAY)
+_SCRAM: Final = "SCRAM-SHA-256"
 _FAILED: Final = "amqp:connection-establishment-failed"
 
 
@@ -100,7 +105,7 @@ class AmqpServerEngine(ProtocolEngine):
                 incoming_window=settings.incoming_window,
                 idle_time_out_ms=settings.idle_timeout_ms or None,
             ),
-            SaslServer(self._mechanisms(), is_required=settings.needs_login),
+            SaslServer(self._mechanisms(), self._scram_keys, is_required=settings.needs_login),
         )
         self.scheduler = DeliveryScheduler(transport.wake)
         self.backlog = Backlog()
@@ -114,6 +119,8 @@ class AmqpServerEngine(ProtocolEngine):
         self._finished: deque[Callable[[], None]] = deque()
         """What follows work that was done on other threads."""
         self._trouble: ProviderError | None = None
+        self._scram_user = self._scram_provider = ""
+        """Of the keys by which a client's SCRAM is verified."""
         self._login_until_ms: float | None = self._clock.monotonic_ms() + settings.login_timeout_ms
         self._closing_until_ms: float | None = None
         self._is_held_up = False
@@ -142,8 +149,18 @@ class AmqpServerEngine(ProtocolEngine):
         """Return the mechanisms of this connection: EXTERNAL needs a certificate."""
         offered = self._settings.mechanisms
         if self.transport.peer.certificate is None:
-            return tuple(each for each in offered if each != "EXTERNAL")
-        return offered
+            offered = tuple(each for each in offered if each != "EXTERNAL")
+        # Users are added and changed while the port is open.
+        return (_SCRAM, *offered) if self.service.authenticator.knows_scram else offered
+
+    def _scram_keys(self, user_name: str) -> ScramKeys | None:
+        try:
+            keys = self.service.authenticator.scram_keys(user_name, peer=self.transport.peer.address)
+        except AccessDeniedError as error:
+            raise SaslError(error.reason) from error
+        self._scram_user = user_name
+        self._scram_provider = "" if keys is None else keys.provider
+        return keys
 
     # Calls of the transport
 
@@ -289,7 +306,8 @@ class AmqpServerEngine(ProtocolEngine):
                 return None if certificate is None else CertificateCredentials(certificate=certificate)
             case AnonymousLogin():
                 return None
-        raise AssertionError(f"{type(login).__name__} is not offered")
+            case ScramLogin():
+                return VerifiedCredentials(user_name=login.user, provider=self._scram_provider)
 
     def _authenticated(self, client: Authenticated | None, error: BaseException | None) -> None:
         if self.is_over:  # the client has gone meanwhile, or it took too long
@@ -437,7 +455,13 @@ class AmqpServerEngine(ProtocolEngine):
         self.transport.wake()
 
     def _failed(self, event: ConnectionFailed) -> None:
-        self._log_rarely(logging.INFO, "PYJMS-AMQP-2 connection from %s ends: %s", event.error.description)
+        if isinstance(event.error, SaslError):
+            self._log_rarely(logging.WARNING, "PYJMS-AMQP-1 login refused for %s: %s", event.error.description)
+            shown = PasswordCredentials(user_name=self._scram_user, password="") if self._scram_user else None
+            note = partial(self.service.note_login, None, shown, self.transport.peer.address, event.error.description)
+            self.transport.work(note, lambda _, __: None)
+        else:
+            self._log_rarely(logging.INFO, "PYJMS-AMQP-2 connection from %s ends: %s", event.error.description)
         self._end()
 
     # For sessions and links
