@@ -40,6 +40,7 @@ from pyjms_provider.security.contracts import (
     Credentials,
     Operation,
     Principal,
+    ScramKeys,
     Target,
     TargetKind,
     wrong_credentials,
@@ -494,6 +495,15 @@ class _Current(Authenticator):
     def handles(self, credentials: Credentials | None) -> bool:
         found = self._provider.current
         return found is not None and found.handles(credentials)
+
+    @property
+    def knows_scram(self) -> bool:
+        current = self._provider.current
+        return current is not None and current.knows_scram
+
+    def scram_keys(self, user_name: str, *, peer: str = "") -> ScramKeys | None:
+        current = self._provider.current
+        return None if current is None else current.scram_keys(user_name, peer=peer)
 
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
         found = self._provider.current

@@ -245,6 +245,7 @@ class WatchedUserFile:
 
     def schemes(self) -> frozenset[Scheme]:
         """Return the schemes of the hashes in the file."""
+        self._look()
         return self._content.schemes
 
     def renew(self, user: User, verifier: str) -> None:

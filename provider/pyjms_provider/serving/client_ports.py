@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyjms.spi.words import installed_version
 from pyjms_provider.model.port import AmqpPortAttributes, Protocol, StompPort, StompPortAttributes
@@ -12,10 +12,8 @@ from pyjms_provider.protocols.either import ChoosingEngine
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import (
-    CertificateCredentials,
     Credentials,
     PasswordCredentials,
-    TokenCredentials,
 )
 from pyjms_provider.security.logins import RevocationGuard
 from pyjms_provider.serving.hosts import ManagedHosts, check_hosts, log_open_access
@@ -127,16 +125,13 @@ def _stomp_service(login: _Login, chosen: StompPortAttributes) -> StompService:
 
 
 def _amqp_service(login: _Login, chosen: AmqpPortAttributes) -> AmqpService:
-    handles = login.authenticator.handles
     return AmqpService(
         clock=login.port.clock,
         authenticator=login.authenticator,
         hosts=login.hosts,
         settings=AmqpSettings(
-            container_id=login.port.root.name,
+            container_id="pyjms" if login.port.parent is None else login.port.parent.name,
             version=installed_version(),
-            mechanisms=tuple(name for name, shown in _SHOWN if handles(shown)),
-            needs_login=not handles(None),
             login_timeout_ms=chosen.login_timeout_ms,
             idle_timeout_ms=chosen.idle_timeout_ms,
             frame_bytes_max=chosen.max_frame_bytes,
@@ -147,15 +142,6 @@ def _amqp_service(login: _Login, chosen: AmqpPortAttributes) -> AmqpService:
         note_login=login.note_login,
         revocations=login.revocations,
     )
-
-
-_SHOWN: Final[tuple[tuple[str, Credentials | None], ...]] = (
-    ("EXTERNAL", CertificateCredentials(certificate=b"")),
-    ("XOAUTH2", TokenCredentials(token="")),
-    ("PLAIN", PasswordCredentials(user_name="user", password="")),
-    ("ANONYMOUS", None),
-)
-"""The mechanisms of SASL, in the order in which they are offered, with credentials as clients show them."""
 
 
 def user_name_in(shown: Credentials | None) -> str:

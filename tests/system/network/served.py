@@ -26,10 +26,14 @@ def anonymous_broker(clock: Clock | None = None, **port: Any) -> Iterator[Served
 
 @contextmanager
 def user_broker(
-    users: Path, audit_file: Path | None = None, clock: Clock | None = None, **settings: Any
+    users: Path,
+    audit_file: Path | None = None,
+    clock: Clock | None = None,
+    port: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Iterator[ServedBroker]:
     """Let in the users of a file, with `settings` of the authentication provider."""
-    with _broker({"type": "user-file", "path": str(users), **settings}, {}, audit_file, clock) as served:
+    with _broker({"type": "user-file", "path": str(users), **settings}, port or {}, audit_file, clock) as served:
         yield served
 
 

@@ -86,6 +86,13 @@ SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
 ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 _OFFERED: Final = (SOLE_CONNECTION, DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, ANONYMOUS_RELAY)
 _SCRAM: Final = "SCRAM-SHA-256"
+_SHOWN: Final[tuple[tuple[str, Credentials | None], ...]] = (
+    ("EXTERNAL", CertificateCredentials(certificate=b"")),
+    ("XOAUTH2", TokenCredentials(token="")),
+    ("PLAIN", PasswordCredentials(user_name="user", password="")),
+    ("ANONYMOUS", None),
+)
+"""The other mechanisms of SASL, in the order in which they are offered, with credentials as clients show them."""
 _FAILED: Final = "amqp:connection-establishment-failed"
 
 
@@ -105,7 +112,7 @@ class AmqpServerEngine(ProtocolEngine):
                 incoming_window=settings.incoming_window,
                 idle_time_out_ms=settings.idle_timeout_ms or None,
             ),
-            SaslServer(self._mechanisms(), self._scram_keys, is_required=settings.needs_login),
+            SaslServer(self._mechanisms(), self._scram_keys, is_required=not service.authenticator.handles(None)),
         )
         self.scheduler = DeliveryScheduler(transport.wake)
         self.backlog = Backlog()
@@ -146,12 +153,11 @@ class AmqpServerEngine(ProtocolEngine):
         }
 
     def _mechanisms(self) -> tuple[str, ...]:
-        """Return the mechanisms of this connection: EXTERNAL needs a certificate."""
-        offered = self._settings.mechanisms
-        if self.transport.peer.certificate is None:
-            offered = tuple(each for each in offered if each != "EXTERNAL")
-        # Users are added and changed while the port is open.
-        return (_SCRAM, *offered) if self.service.authenticator.knows_scram else offered
+        """Return the mechanisms that this client may use, as authentication providers come and go while the port is open."""
+        authenticator, certificate = self.service.authenticator, self.transport.peer.certificate
+        # EXTERNAL needs a certificate of the client's.
+        found = [name for name, shown in _SHOWN if authenticator.handles(shown) and (certificate or name != "EXTERNAL")]
+        return (_SCRAM, *found) if authenticator.knows_scram else tuple(found)
 
     def _scram_keys(self, user_name: str) -> ScramKeys | None:
         try:

@@ -15,10 +15,6 @@ class AmqpSettings:
     """The version that the broker's open tells."""
     default_host: str = ""
     """The virtual host of a client whose open names none that is here; empty: the only one there is."""
-    mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS")
-    """The mechanisms of SASL that clients are offered, the best one first."""
-    needs_login: bool = True
-    """Whether a client that skips SASL is refused; else it is a client without credentials."""
     login_timeout_ms: int = 10_000
     """How long a connection may take until its open has come."""
     idle_timeout_ms: int = 60_000
