@@ -57,6 +57,7 @@ def envelopes(
         properties=draw(st.dictionaries(names, PROPERTIES)),
         body_kind=kind,
         body=body,
+        deliver_at_ms=draw(st.just(0) | MILLIS),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from types import MappingProxyType
 from zlib import crc32
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.spi.envelope import BodyKind, Envelope, ObjectBody
-from pyjms.types import Double, Int, Short, Stored
+from pyjms.types import Double, Int, Long, Short, Stored
 from pyjms_provider.stores.codec import VERSION, decode, encode
 from pyjms_provider.stores.errors import CodecError
 from tests.provider.envelopes import envelopes, shapes
@@ -22,6 +23,26 @@ from tests.provider.helpers import make_envelope
 @given(envelopes())
 def test_what_goes_in_comes_out_with_its_types(envelope: Envelope) -> None:
     assert shapes(decode(encode(envelope))) == shapes(envelope)
+
+
+@pytest.mark.parametrize("value", [Long(2**40), Int(5), Long(0)])
+def test_the_delivery_time_is_written_as_the_property_that_0_1_0_knows(value: int) -> None:
+    said = make_envelope("text", properties={"n": 1, "JMS_pyjms_deliverAt": value})
+    as_before = encode(said)
+    found = decode(as_before)
+    assert (found.deliver_at_ms, dict(found.properties)) == (value, {"n": 1})
+    found.forget()
+    assert dict(found.properties) == {"n": 1}
+    again = decode(encode(replace(found, priority=9)))
+    assert (again.deliver_at_ms, dict(again.properties)) == (value, {"n": 1})
+    if type(value) is Long and value:
+        assert encode(replace(found, priority=found.priority)) == as_before
+
+
+@pytest.mark.parametrize("value", ["soon", Long(-1), True, None])
+def test_another_value_of_that_property_stays_for_the_broker_to_refuse(value: Stored) -> None:
+    found = decode(encode(make_envelope("text", properties={"JMS_pyjms_deliverAt": value})))
+    assert (found.deliver_at_ms, dict(found.properties)) == (0, {"JMS_pyjms_deliverAt": value})
 
 
 @given(st.binary() | st.binary(max_size=50).map(lambda data: struct.pack(">BI", VERSION, crc32(data)) + data))

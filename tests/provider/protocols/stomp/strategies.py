@@ -86,4 +86,5 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         draw(st.dictionaries(NAMES, VALUES, max_size=5)),
         kind,
         body,
+        draw(st.sampled_from([0, 1767323045680, 2**63 - 1])),
     )
