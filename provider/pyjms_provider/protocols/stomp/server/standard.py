@@ -21,6 +21,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms.types import Long
 from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.core.queue.pager import LARGE, without_content
 from pyjms_provider.core.queue.queue_rules import QueueFullError
@@ -312,14 +313,28 @@ def _permitted(properties: Mapping[str, Stored]) -> dict[str, Stored]:
     for name, value in properties.items():
         if name in SET_BY_PROVIDERS or (name.startswith(PROFILE_HEADER) and name not in _SETTABLE):
             continue
-        permitted[name] = _group_sequence(value) if name == _GROUP_SEQUENCE and type(value) is str else value
+        read = _READ_AS_NUMBERS.get(name)
+        permitted[name] = value if read is None or type(value) is not str else read(value)
     return permitted
+
+
+def _delivery_time(text: str) -> Long:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _LONG_MAX):
+        raise SequenceError(f"{DELIVER_AT} is a time in milliseconds since 1970, not {text[:40]!r}")
+    return Long(int(text))
 
 
 def _group_sequence(text: str) -> int:
     if not _is_integer(text) or not -_INT_MAX - 1 <= int(text) <= _INT_MAX:
         raise SequenceError(f"{_GROUP_SEQUENCE} is a whole number of 32 bits, not {text[:40]!r}")
     return int(text)
+
+
+_READ_AS_NUMBERS: Final[Mapping[str, Callable[[str], Stored]]] = {
+    _GROUP_SEQUENCE: _group_sequence,
+    DELIVER_AT: _delivery_time,
+}
+"""Headers that are numbers, though all others of a plain client are texts."""
 
 
 def without_provider_properties(envelope: Envelope) -> Envelope:

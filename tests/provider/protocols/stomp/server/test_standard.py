@@ -372,6 +372,24 @@ def test_a_durable_subscription_waits_for_its_client(bench: Bench) -> None:
     assert connect().all() == []
 
 
+def test_a_message_for_later_comes_at_its_time_and_says_it(bench: Bench) -> None:
+    client, at_ms = subscribed(bench), bench.clock.time_ms() + 1_000
+    sender = bench.connect()
+    sender.feed(f"SEND\ndestination:/queue/orders\nJMS_pyjms_deliverAt:{at_ms}\n\nlater\0".encode())
+    sender.settle()
+    sent(bench, b"at once")
+    assert bodies(client.all()) == [b"at once"]
+    bench.clock.now_ms += 1_000
+    bench.broker.virtual_host.queue("orders").run_due(at_ms)
+    (later,) = client.all()
+    assert (bytes(later.body), later.headers["JMS_pyjms_deliverAt"]) == (b"later", str(at_ms))
+    for wrong in ("soon", "-1", str(2**63), "\uff11"):
+        refused = bench.connect()
+        refused.feed(f"SEND\ndestination:/queue/orders\nJMS_pyjms_deliverAt:{wrong}\n\n\0".encode())
+        error = refused.next()
+        assert (error.command, "is a time in milliseconds" in error.headers["message"]) == ("ERROR", True)
+
+
 def test_no_local_leaves_out_the_own_connection(bench: Bench) -> None:
     client = subscribed(bench, destination="/topic/news", **{"activemq.noLocal": "true"})
     client.send("SEND", b"mine", destination="/topic/news")
