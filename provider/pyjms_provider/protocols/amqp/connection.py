@@ -265,6 +265,8 @@ class Connection:
         if (self.state, Input.SEND_CLOSE) not in CONNECTION:
             # An open has to come before the close that tells the reason (part 2, 2.4.1); without the headers there is nobody to tell.
             if (self.state, Input.SEND_OPEN) not in CONNECTION or self._is_in_sasl:
+                if self.state is ConnectionState.START and self._mechanism is None and not self._is_in_sasl:
+                    self._write_needed_header()
                 self.state = ConnectionState.ENDED
                 return
             self.open(Open(""))
@@ -429,11 +431,14 @@ class Connection:
             if (self.state, Input.SEND_HEADER) in CONNECTION:
                 self._send_header()
 
-    def _refuse_header(self, why: str) -> None:
-        # Part 2, 2.2: a header that is spoken here, and the end of the connection.
+    def _write_needed_header(self) -> None:
+        # Part 2, 2.2: a client that speaks something else is told what is spoken here, before the end of the connection.
         if isinstance(self._sasl, SaslServer):
             needed = ProtocolId.SASL if self._sasl.is_required else ProtocolId.AMQP
             self._write_bytes(bytes(ProtocolHeader(needed)))
+
+    def _refuse_header(self, why: str) -> None:
+        self._write_needed_header()
         self.state = ConnectionState.ENDED
         self.tell(ConnectionFailed(FramingError(why)))
 
