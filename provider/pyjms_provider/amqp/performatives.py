@@ -20,6 +20,7 @@ from pyjms_provider.amqp.errors import DecodeError, EncodeError, LimitError
 
 UINT_MAX: Final = 2**32 - 1
 ULONG_MAX: Final = 2**64 - 1
+_u32 = struct.Struct(">I").unpack_from
 
 
 class Role(Enum):
@@ -501,12 +502,128 @@ class _Layout:
     values: Callable[[Any], tuple[Any, ...]]
     mandatory: int
     """How many fields a list has at least: up to the last mandatory one."""
+    read_common: Callable[[bytes, int, int, int], Any] | None
+    """Reads what nearly all peers send, from bytes, position, count of fields and end; returns None for anything else."""
+    write_common: Callable[[Any], bytes | None] | None
+    """Writes what is sent for every message; returns None for anything else."""
 
 
 _MANDATORY: Final = object()
 LAYOUTS: dict[type, _Layout] = {}
 _BY_CODE: dict[int, _Layout] = {}
 _BY_NAME: dict[str, _Layout] = {}
+
+
+# Transfers and dispositions are there for each message. What most of them have is read and written here; everything else, and what is
+# wrong in any way, is left to `read_composite` and `write`.
+
+
+def _read_transfer(data: bytes, at: int, count: int, end: int) -> Transfer | None:
+    if not 4 <= count <= 6:
+        return None
+    code = data[at]
+    if code == 0x52:
+        handle = data[at + 1]
+        at += 2
+    elif code == 0x43:
+        handle = 0
+        at += 1
+    else:
+        return None
+    code = data[at]
+    if code == 0x70:
+        delivery_id = _u32(data, at + 1)[0]
+        at += 5
+    elif code == 0x52:
+        delivery_id = data[at + 1]
+        at += 2
+    else:
+        return None
+    if data[at] != 0xA0:
+        return None
+    start = at + 2
+    at = start + data[at + 1]
+    ending = _ENDINGS_OF_TRANSFERS.get(data[at:end])
+    if ending is None or count != ending[0]:
+        return None
+    return Transfer(handle, delivery_id, data[start:at], 0, ending[1], ending[2])
+
+
+_OCTETS_OF_FLAGS: Final = ((b"\x40", None), (b"\x41", True), (b"\x42", False))
+_ENDINGS_OF_TRANSFERS: Final[Mapping[bytes, tuple[int, bool | None, bool]]] = {
+    b"\x43": (4, None, False),
+    **{b"\x43" + octet: (5, settled, False) for octet, settled in _OCTETS_OF_FLAGS},
+    **{
+        b"\x43" + octet + other: (6, settled, bool(more))
+        for octet, settled in _OCTETS_OF_FLAGS
+        for other, more in _OCTETS_OF_FLAGS
+    },
+}
+"""From the message format on, which is 0: the count of fields, and whether the delivery is settled and has more frames."""
+
+
+def _write_transfer(transfer: Transfer) -> bytes | None:
+    tag, settled = transfer.delivery_tag, transfer.settled
+    if (
+        transfer.more
+        or transfer.state is not None
+        or transfer.delivery_id is None
+        or tag is None
+        or transfer.message_format != 0
+        or transfer.rcv_settle_mode is not None
+        or transfer.resume
+        or transfer.aborted
+        or transfer.batchable
+    ):
+        return None
+    head = codec.write_uint(transfer.handle) + codec.write_uint(transfer.delivery_id) + codec.write_binary(tag)
+    if settled is None:
+        return b"\x00\x53\x14" + codec.write_compound(0xC0, 4, head + b"\x43")
+    return b"\x00\x53\x14" + codec.write_compound(0xC0, 5, head + (b"\x43\x41" if settled else b"\x43\x42"))
+
+
+def _read_disposition(data: bytes, at: int, count: int, end: int) -> Disposition | None:
+    role = _FLAGS.get(data[at])
+    if role is None or count != 5 or data[at + 1] != 0x70:
+        return None
+    first, last = _u32(data, at + 2)[0], None
+    at += 6
+    if data[at] == 0x70:
+        last = _u32(data, at + 1)[0]
+        at += 5
+    elif data[at] == 0x40:
+        at += 1
+    else:
+        return None
+    settled, state = _FLAGS.get(data[at]), _PLAIN_STATES.get(data[at + 1 : end])
+    return None if settled is None or state is None else Disposition(role, first, last, settled, state)
+
+
+_FLAGS: Final[Mapping[int, bool]] = {0x41: True, 0x42: False}
+
+
+def _write_disposition(disposition: Disposition) -> bytes | None:
+    state = _WRITTEN_STATES.get(type(disposition.state))
+    if state is None or disposition.batchable or disposition.first is None:
+        return None
+    last = disposition.last
+    fields = b"".join(
+        (
+            b"\x41" if disposition.role else b"\x42",
+            codec.write_uint(disposition.first),
+            NULL if last is None else codec.write_uint(last),
+            b"\x41" if disposition.settled else NULL,
+            state,
+        )
+    )
+    return b"\x00\x53\x15" + codec.write_compound(0xC0, 5, fields)
+
+
+_WRITTEN_STATES: Final[Mapping[type, bytes]] = {type(state): data for data, state in _PLAIN_STATES.items()}
+_COMMON: Final[Mapping[type, tuple[Callable[[bytes, int, int, int], Any], Callable[[Any], bytes | None]]]] = {
+    Transfer: (_read_transfer, _write_transfer),
+    Disposition: (_read_disposition, _write_disposition),
+}
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -531,6 +648,7 @@ def _define(kind: type, code: int, name: str, *types: _Type, mandatory: tuple[st
         tuple(zip([each.write for each in columns], defaults, strict=True)),
         _getter([each.name for each in columns]),
         last,
+        *_COMMON.get(kind, (None, None)),
     )
     LAYOUTS[kind] = _BY_CODE[code] = _BY_NAME[f"amqp:{name}:list"] = layout
 
@@ -619,6 +737,13 @@ def write(record: Any) -> bytes:
         EncodeError: a value is not one of its field's type.
     """
     layout = LAYOUTS[type(record)]
+    if layout.write_common is not None:
+        try:
+            data = layout.write_common(record)
+        except (struct.error, TypeError):
+            data = None  # the field that is wrong is found below
+        if data is not None:
+            return data
     values = layout.values(record)
     parts: list[bytes] = []
     used = 0
@@ -673,6 +798,10 @@ def read_composite(data: bytes, at: int, room: int = NESTING_MAX) -> tuple[Any, 
         raise DecodeError(f"the fields of {layout.name} are no list")
     if not layout.mandatory <= count <= len(layout.fields):
         raise DecodeError(f"{layout.name} has {count} fields")
+    if layout.read_common is not None:
+        record = layout.read_common(data, at, count, end)
+        if record is not None:
+            return record, end
     values: list[Any] = []
     for readers, default in layout.reading[:count]:
         code = data[at]

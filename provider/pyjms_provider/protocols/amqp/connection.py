@@ -64,7 +64,15 @@ from pyjms_provider.protocols.amqp.sasl import (
     server_mechanism,
 )
 from pyjms_provider.protocols.amqp.session import Session, SessionBegun, SessionEnded
-from pyjms_provider.protocols.amqp.states import CONNECTION, ConnectionState, Input, LinkState
+from pyjms_provider.protocols.amqp.states import (
+    CONNECTION,
+    CONNECTION_DEAF,
+    CONNECTION_ENDED,
+    OPEN_RECEIVED,
+    ConnectionState,
+    Input,
+    LinkState,
+)
 from pyjms_provider.security.contracts import ScramKeys
 
 if TYPE_CHECKING:
@@ -226,7 +234,7 @@ class Connection:
         requested = self._requested
         return (
             self._is_login_pending
-            or self.state is ConnectionState.OPEN_RECEIVED
+            or self.state is OPEN_RECEIVED
             or (requested is not None and requested.state is LinkState.ATTACH_RECEIVED)
         )
 
@@ -371,7 +379,7 @@ class Connection:
         self._decoder.feed(data)
         self._is_held_up = self.is_waiting
         try:
-            while self.state is not ConnectionState.ENDED and not self._is_held_up:
+            while self.state is not CONNECTION_ENDED and not self._is_held_up:
                 found = self._decoder.next()
                 if found is None:
                     break
@@ -516,7 +524,7 @@ class Connection:
             self._received_open(performative, frame.channel)
         elif kind is Close:
             self._received_close(performative)
-        elif self.state in (ConnectionState.DISCARDING, ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED):
+        elif self.state in CONNECTION_DEAF:
             return
         elif self.remote is None:
             raise ConnectionFault(Condition.ILLEGAL_STATE, f"{kind.__name__} came before open")

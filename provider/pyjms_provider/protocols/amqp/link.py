@@ -16,7 +16,7 @@ from pyjms_provider.amqp.performatives import (
     Transfer,
     is_outcome,
 )
-from pyjms_provider.protocols.amqp.states import LINK, Input, LinkState
+from pyjms_provider.protocols.amqp.states import ATTACHED, LINK, Input, LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -181,7 +181,7 @@ class Link:
     @property
     def is_attached(self) -> bool:
         """Whether messages may pass."""
-        return self.state is LinkState.ATTACHED
+        return self.state is ATTACHED
 
     def move(self, given: Input) -> None:
         """Enter the state that the table has for an input. Raises `ForbiddenTransitionError`: it has none."""
@@ -239,7 +239,7 @@ class Sender(Link):
         Raises:
             ProtocolMisuseError: the link is not attached, or there is no credit.
         """
-        if self.state is not LinkState.ATTACHED or self.credit <= 0:
+        if self.state is not ATTACHED or self.credit <= 0:
             raise ProtocolMisuseError(
                 f"the link {self.name!r} is {self.state.value} and has a credit of {self.credit}: nothing may be sent"
             )
@@ -249,7 +249,7 @@ class Sender(Link):
         self.delivery_count = (self.delivery_count + 1) & _MASK
         delivery = OutgoingDelivery(self, self.session.take_delivery_id(), tag, is_settled=is_settled)
         self.session.send(
-            Transfer(self.handle, delivery.id, tag, message_format, is_settled or None, state=state), data
+            Transfer(self.handle, delivery.id, tag, message_format, is_settled or None, False, None, state), data
         )
         if not is_settled:
             self.session.outgoing[delivery.id] = delivery

@@ -30,7 +30,7 @@ from pyjms_provider.protocols.amqp.link import (
     Sender,
     error_of,
 )
-from pyjms_provider.protocols.amqp.states import SESSION, Input, LinkState, SessionState
+from pyjms_provider.protocols.amqp.states import ATTACHED, SESSION, SESSION_DEAF, Input, LinkState, SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -311,7 +311,7 @@ class Session:
 
     def received(self, performative: Any, payload: bytes) -> None:
         """Take a frame of this session. Raises `ConnectionFault` and `SessionFault`: the peer breaks a rule."""
-        if self.state in (SessionState.DISCARDING, SessionState.END_SENT) and type(performative) is not End:
+        if self.state in SESSION_DEAF and type(performative) is not End:
             return
         if self.state is SessionState.END_RECEIVED:
             raise ConnectionFault(Condition.NOT_ALLOWED, "a frame came behind the end of its session")
@@ -439,7 +439,7 @@ class Session:
         self._next_incoming_id = (self._next_incoming_id + 1) & _MASK
         self._incoming_window -= 1
         link = self._remote_links.get(transfer.handle) or self._link_of(transfer.handle)
-        if link.state is LinkState.ATTACHED:
+        if link.state is ATTACHED:
             if not isinstance(link, Receiver):
                 raise SessionFault(
                     Condition.ERRANT_LINK, f"a transfer came on the link {link.name!r}, on which this side sends"

@@ -73,6 +73,15 @@ class LinkState(Enum):
     ENDED = "ended"
 
 
+# For what is asked for each message: before Python 3.12, a member that is named through its class costs as much as a call.
+ATTACHED: Final = LinkState.ATTACHED
+OPEN_RECEIVED: Final = ConnectionState.OPEN_RECEIVED
+CONNECTION_ENDED: Final = ConnectionState.ENDED
+CONNECTION_DEAF: Final = (ConnectionState.DISCARDING, ConnectionState.CLOSE_SENT, ConnectionState.CLOSE_RECEIVED)
+"""The states in which nothing but the peer's open and close is looked at."""
+SESSION_DEAF: Final = (SessionState.DISCARDING, SessionState.END_SENT)
+"""The states in which nothing but the peer's end is looked at."""
+
 _C, _S, _L, _I = ConnectionState, SessionState, LinkState, Input
 
 CONNECTION: Final = StateMachine(

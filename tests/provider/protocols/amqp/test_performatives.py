@@ -65,6 +65,32 @@ def test_a_descriptor_may_be_a_symbol_or_a_long_number() -> None:
     assert read(b"\x00\x80" + (0x10).to_bytes(8) + fields_of_open)[0] == Open("c")
 
 
+@pytest.mark.parametrize("handle", ["5201", "7000000001"])
+@pytest.mark.parametrize("number", ["5202", "7000000002"])
+@pytest.mark.parametrize("tag", ["a00161", "b00000000161"])
+@pytest.mark.parametrize("ending", ["43", "5200", "4340", "434042", "4340424040424242"])
+def test_a_transfer_is_the_same_however_its_fields_are_written(handle: str, number: str, tag: str, ending: str) -> None:
+    count = 3 + {"43": 1, "5200": 1, "4340": 2, "434042": 3}.get(ending, 8)
+    items = bytes.fromhex(handle + number + tag + ending)
+    expected = Transfer(1, 2, b"a", 0)
+    for descriptor in (b"\x53\x14", b"\xa3\x12amqp:transfer:list"):
+        short = bytes((0xC0, len(items) + 1, count)) + items
+        long = b"\xd0" + (len(items) + 4).to_bytes(4) + count.to_bytes(4) + items
+        for fields_of_transfer in (short, long):
+            assert read(b"\0" + descriptor + fields_of_transfer)[0] == expected
+
+
+@pytest.mark.parametrize("first", ["5201", "7000000001"])
+@pytest.mark.parametrize("last", ["40", "5205", "7000000005"])
+@pytest.mark.parametrize("state", ["00532445", "005324c00100", "00800000000000000024d00000000400000000"])
+def test_a_disposition_is_the_same_however_its_fields_are_written(first: str, last: str, state: str) -> None:
+    expected = Disposition(role=True, first=1, last=None if last == "40" else 5, settled=True, state=ACCEPTED)
+    for batchable in ("", "40", "42"):
+        items = bytes.fromhex("41" + first + last + "41" + state + batchable)
+        data = b"\x00\x53\x15\xc0" + bytes((len(items) + 1, 6 if batchable else 5)) + items
+        assert read(data)[0] == expected
+
+
 def test_an_unknown_descriptor_makes_a_described_value() -> None:
     state = Described(ULong(0x468C00000004), [Symbol("x")])
     data = write(Disposition(role=True, first=1, state=ACCEPTED)).replace(b"\x00\x53\x24\x45", b"")
