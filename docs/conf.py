@@ -72,10 +72,23 @@ def items_table() -> str:
     return "\n".join(rows)
 
 
+def rules_table() -> str:
+    """Return the rules of AMQP 1.0 that the broker keeps, as a Markdown table."""
+    path = ROOT / "tests" / "provider" / "protocols" / "amqp" / "rules.toml"
+    rows = ["| id | about | rule | level |", "|---|---|---|---|"]
+    for rule in tomllib.loads(path.read_text(encoding="utf-8"))["rule"]:
+        about = rule["title"] if rule["part"].isdigit() else f"{rule['title']} ({rule['part']})"
+        said = rule["rule"] if rule["status"] == "kept" else f"{rule['rule']} *Not implemented.*"
+        rows.append("| " + " | ".join((rule["id"], about, said, rule["level"])) + " |")
+    return "\n".join(rows)
+
+
 def fill_in(app: Any, docname: str, source: list[str]) -> None:
-    """Put the table where the traceability page asks for it."""
+    """Put the tables where the pages ask for them."""
     if docname == "reference/traceability":
         source[0] = source[0].replace("%ITEMS%", items_table())
+    elif docname == "reference/amqp-rules":
+        source[0] = source[0].replace("%RULES%", rules_table())
 
 
 def keep_out_of_the_search(app: Any, environment: Any) -> None:

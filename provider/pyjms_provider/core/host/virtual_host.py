@@ -852,6 +852,10 @@ def check_name(name: str, what: str, error: type[ProviderError]) -> None:
         ) from None
 
 
+class ForeignTemporaryError(DestinationError):
+    """The temporary destination belongs to another connection, which alone may consume from it."""
+
+
 class TemporaryEndedError(DestinationError):
     """A message for a temporary destination that has ended, so that no client will ever receive it."""
 
@@ -930,7 +934,7 @@ class TemporaryDestinations:
         if found is None or found.address.kind is not address.kind:
             raise DestinationError(_ended(address))
         if found.owner != owner:
-            raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
+            raise ForeignTemporaryError(f"{address} belongs to another connection, which alone may consume from it")
         return found.channel
 
     def delete(self, address: Address, owner: ConnectionId) -> None:

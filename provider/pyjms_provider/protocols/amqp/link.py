@@ -155,14 +155,11 @@ class Link:
         self.session.write(attach)
 
     def refuse(self, fault: AmqpError) -> None:
-        """Refuse the link that the peer asks for: an attach without its terminus, and a detach with the error (part 2, 2.6.3)."""
+        """Refuse the link that the peer asks for: an attach without termini, and a detach with the error (part 2, 2.6.3)."""
         remote = self.remote
         if remote is None:
             raise ProtocolMisuseError("a link that the peer has not asked for cannot be refused")
-        # The terminus that this side would have is null; the peer's is said back.
-        source, target = (remote.source, None) if self.role else (None, remote.target)
-        modes = remote.snd_settle_mode, remote.rcv_settle_mode
-        self.attach(Attach(self.name, self.handle, self.role, *modes, source=source, target=target))
+        self.attach(Attach(self.name, self.handle, self.role, remote.snd_settle_mode, remote.rcv_settle_mode))
         self.detach(is_closed=True, fault=fault)
 
     def detach(self, *, is_closed: bool = True, fault: AmqpError | None = None) -> None:

@@ -241,7 +241,7 @@ class RawPeer:
             performative = found.performative if isinstance(found, Frame) else found
             if isinstance(found, Frame) and isinstance(performative, kind):
                 return found
-            assert isinstance(performative, passing), f"{performative} has come, and not a {kind.__name__}"
+            assert isinstance(performative, passing), f"{performative} has come, and not a {kind}"
 
     def expect_header(self, protocol: int = ProtocolId.AMQP) -> None:
         """Read a header."""
@@ -264,16 +264,17 @@ class RawPeer:
         return error
 
     def received_by_now(self, window: int = 2**31 - 1) -> list[Any]:
-        """Return what has come until the other side answers a question: nothing else is under way then."""
+        """Return what has come, but for flows, until the other side answers a question: nothing else is under way then."""
         self.send(Flow(0, window, self.transfers, 2**31 - 1, echo=True))
         found: list[Any] = []
         while True:
             frame = self.next()
             assert isinstance(frame, Frame)
             performative = frame.performative
-            if isinstance(performative, Flow) and performative.handle is None:
+            if not isinstance(performative, Flow):
+                found.append(performative)
+            elif performative.handle is None:
                 return found
-            found.append(performative)
 
     # ------------------------------------------------------------------------------------------- conversations that work
 

@@ -18,6 +18,7 @@ from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     Accepted,
     Begin,
+    Discharge,
     Disposition,
     End,
     Open,
@@ -53,9 +54,10 @@ def test_what_is_default_is_not_written() -> None:
     assert write(Open("c")).hex() == "005310" + "c00401" + "a10163"
     assert (
         write(Disposition(role=True, first=1, state=ACCEPTED)).hex()
-        == "005315" + "c00a05" + "41" + "5201" + "40" + "40" + "00532445"
+        == "005315" + "c00a05" + "41" + "5201" + "40" + "42" + "00532445"
     )
     assert write(Accepted()).hex() == "00532445"
+    assert write(Discharge(b"t")).hex() == "005332" + "c00502" + "a00174" + "42", "but for what a broker asks for"
 
 
 @pytest.mark.amqp_rule("1.5-a")

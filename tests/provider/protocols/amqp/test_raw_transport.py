@@ -258,17 +258,6 @@ def _sends(bodies: list[bytes]) -> Callable[[Connection, Event], None]:
     return answer
 
 
-@pytest.mark.amqp_rule("2.5.6-d")
-def test_a_flow_that_takes_transfers_back_ends_the_session() -> None:
-    peer = in_session()
-    peer.attach_sender("q")
-    assert peer.outcome(text("x")) == ACCEPTED
-    peer.send(Flow(0, 1, 0, 1))
-    error = peer.expect(End).error
-    assert error is not None
-    assert error.condition == Condition.WINDOW_VIOLATION
-
-
 # Links
 
 

@@ -27,8 +27,7 @@ def test_each_part_of_the_standard_has_rules() -> None:
 
 def test_each_rule_has_a_test() -> None:
     cited = {rule for rule, _ in citations()}
-    mine = {rule.id for rule in RULES.values() if rule.kept_by == "engine"}
-    assert sorted(mine - cited) == [], "no test cites these rules"
+    assert sorted(RULES.keys() - cited) == [], "no test cites these rules"
 
 
 def test_each_citation_is_a_rule() -> None:

@@ -413,8 +413,10 @@ class NamedLink(_OutgoingLink):
     def __init__(self, session: LinkSession, link: Sender) -> None:
         super().__init__(session, link, Source(), Address(AddressKind.TOPIC, ""))
         assert link.remote is not None
-        self._is_global = GLOBAL in link.remote.desired_capabilities
-        self._is_shared = SHARED in link.remote.desired_capabilities
+        # The name alone says it, too: Qpid JMS writes no subscription of its own so.
+        is_named_global = link.name.endswith("|global")
+        self._is_global = is_named_global or GLOBAL in link.remote.desired_capabilities
+        self._is_shared = is_named_global or SHARED in link.remote.desired_capabilities
         self._name = subscription_name(link.name) if self._is_shared else link.name
         self._topic: Address | None = None
         session.add(Work(self._begin, self._begun, may_wait=session.waits))

@@ -94,6 +94,10 @@ class Engine(Protocol):
         """Give up a session whose work has been done. The connection's thread."""
         ...
 
+    def steal(self, link: Link) -> None:
+        """End the links of other sessions that have the name of one which is being attached. The connection's thread."""
+        ...
+
     def fail(self, error: BaseException) -> None:
         """End the connection because of an error in the broker. The connection's thread."""
         ...

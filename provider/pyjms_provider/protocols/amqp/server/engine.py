@@ -19,7 +19,7 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
 )
-from pyjms_provider.amqp.codec import Symbol
+from pyjms_provider.amqp.codec import Symbol, UInt
 from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault
 from pyjms_provider.amqp.performatives import Open, SaslCode
 from pyjms_provider.protocols.amqp.connection import (
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.amqp.connection import Event
+    from pyjms_provider.protocols.amqp.link import Link
     from pyjms_provider.protocols.amqp.server.contracts import PortService
     from pyjms_provider.protocols.amqp.server.work import Work
     from pyjms_provider.protocols.amqp.session import Session
@@ -93,6 +94,10 @@ _SHOWN: Final[tuple[tuple[str, Credentials | None], ...]] = (
     ("ANONYMOUS", None),
 )
 """The other mechanisms of SASL, in the order in which they are offered, with credentials as clients show them."""
+_ENFORCEMENT: Final = "sole-connection-enforcement-policy"
+"""Its value 0 refuses the second connection."""
+_DETECTION: Final = "sole-connection-detection-policy"
+"""Its value 1, weak, is for brokers that look only at connections which ask for it."""
 _FAILED: Final = "amqp:connection-establishment-failed"
 
 
@@ -382,6 +387,10 @@ class AmqpServerEngine(ProtocolEngine):
             "version": settings.version,
             "platform": f"Python {platform.python_version()}",
         }
+        if SOLE_CONNECTION in machine.remote.desired_capabilities:
+            # A second connection is refused if it wants to be the only one as well, and not otherwise.
+            properties[_ENFORCEMENT] = UInt(0)
+            properties[_DETECTION] = UInt(1)
         if error is not None or entered is None:
             self._refuse_open(error or ResourceError("the broker has no thread for this"), properties)
             return
@@ -435,6 +444,12 @@ class AmqpServerEngine(ProtocolEngine):
         self._sessions.pop(session.session, None)
         if self._is_leaving and not self._sessions:
             self._leave()
+
+    def steal(self, link: Link) -> None:
+        """End the links of other sessions that have the name of one which is being attached."""
+        for session in tuple(self._sessions.values()):
+            if session.session is not link.session:
+                session.lose(link.name, link.role)
 
     def _closed_by_peer(self, event: ConnectionClosed) -> None:
         if self._has_ended:  # it answers the broker's close

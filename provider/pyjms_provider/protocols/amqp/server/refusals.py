@@ -23,6 +23,7 @@ from pyjms.spi.errors import (
 )
 from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault, EncodeError, LinkFault
 from pyjms_provider.amqp.performatives import Error
+from pyjms_provider.core.host.virtual_host import ForeignTemporaryError
 
 _CONDITIONS: Final[Mapping[type[ProviderError], Condition]] = {
     AccessDeniedError: Condition.UNAUTHORIZED_ACCESS,
@@ -31,6 +32,7 @@ _CONDITIONS: Final[Mapping[type[ProviderError], Condition]] = {
     DestinationError: Condition.NOT_FOUND,
     DestinationInUseError: Condition.RESOURCE_LOCKED,
     DuplicateClientIdError: Condition.INVALID_FIELD,
+    ForeignTemporaryError: Condition.RESOURCE_LOCKED,
     GoneError: Condition.RESOURCE_DELETED,
     InvalidSelectorError: Condition.INVALID_FIELD,
     ResourceError: Condition.RESOURCE_LIMIT_EXCEEDED,

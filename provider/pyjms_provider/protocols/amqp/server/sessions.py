@@ -73,11 +73,18 @@ class ServedSession:
 
     def requested(self, link: Link) -> None:
         """Attach the link that the client asks for."""
+        self.engine.steal(link)
         try:
             self._links[link] = link.context = self._made(link)
         except (LinkFault, SessionFault) as fault:
             link.context = _Refused()
             link.refuse(link_fault(fault))
+
+    def lose(self, name: str, role: bool) -> None:
+        """End the link of a name that another session of the connection attaches (part 2, 2.6.1)."""
+        link = self.session.link_named(name, role)
+        if link is not None and not _is_durable(link):
+            self.end_link(link, LinkFault(Condition.STOLEN, f"the link {name!r} is attached in another session"))
 
     def _made(self, link: Link) -> ServedLink:
         assert link.remote is not None
@@ -337,6 +344,14 @@ class _Refused:
     def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
         """End nothing."""
         return None
+
+
+def _is_durable(link: Link) -> bool:
+    """Return whether a link is that of a durable subscription: a second one of the same name is refused while it is attached."""
+    source = None if link.remote is None else link.remote.source
+    return isinstance(link, Sender) and bool(
+        getattr(source, "durable", 0) or getattr(source, "expiry_policy", "") == "never"
+    )
 
 
 def _default_outcome(link: Link) -> Any:

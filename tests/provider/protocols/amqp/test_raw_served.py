@@ -1,0 +1,72 @@
+"""Rules that need a broker of the test's own: with a clock, or a store; and peers of a served broker that keep no rules."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing as closed_at_the_end
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pyjms.testing import VirtualClock
+from pyjms_provider.amqp.errors import Condition
+from pyjms_provider.amqp.performatives import Close, Header, write
+from tests.provider.protocols.amqp.raw import Ended, SocketWire, text
+from tests.provider.protocols.amqp.raw_broker import RawBroker, fresh, served_url
+from tests.provider.protocols.amqp.test_hostile import WHOLE
+from tests.sampling import SEED_NAME
+
+
+@pytest.mark.amqp_rule("2.4.5-b")
+def test_a_silent_peer_is_told_why_its_connection_ends() -> None:
+    clock = VirtualClock()
+    with served_url(clock, idle_timeout_ms=8_000) as url, closed_at_the_end(RawBroker(url)) as broker:
+        peer = broker.connect()
+        peer.log_in("", "")
+        assert peer.open().idle_time_out == 4_000
+        clock.await_wait(16_000)
+        clock.advance(16_000)
+        error = peer.expect(Close).error
+        assert error is not None
+        assert error.condition == Condition.RESOURCE_LIMIT_EXCEEDED
+        peer.expect_end()
+
+
+@pytest.mark.amqp_rule("3.2.1-f")
+def test_a_durable_message_outlives_the_broker(tmp_path: Path) -> None:
+    name, store = fresh(), f"sqlite:///{tmp_path}/shop.db"
+    with served_url(store_url=store) as url, closed_at_the_end(RawBroker(url)) as broker:
+        broker.put(name, write(Header(durable=True)) + text("kept"), text("not durable"))
+    with served_url(store_url=store) as url, closed_at_the_end(RawBroker(url)) as broker:
+        assert broker.left(name) == [text("kept")]
+
+
+def test_a_served_broker_survives_peers_that_keep_no_rules(broker: RawBroker) -> None:
+    random = Random(f"{os.environ[SEED_NAME]} hostile")
+    for _ in range(60):
+        stream = bytearray(b"".join(WHOLE[: random.randint(1, len(WHOLE))]))
+        for _ in range(random.randint(0, 4)):
+            at = random.randrange(len(stream))
+            if random.random() < 0.5:
+                stream[at] = random.randrange(256)
+            else:
+                stream[at:at] = random.randbytes(random.randint(1, 8))
+        peer = broker.connect()
+        assert isinstance(peer.wire, SocketWire)
+        peer.wire.write(bytes(stream))
+        peer.wire.end_writing()
+        while peer.wire.read():  # until the broker closes: no peer is kept waiting
+            pass
+        peer.wire.close()
+    name = fresh()
+    broker.put(name, text("the others are served"))
+    assert broker.left(name) == [text("the others are served")]
+
+
+def test_a_flood_behind_an_open_is_not_kept_in_memory(broker: RawBroker) -> None:
+    peer = broker.connect()
+    peer.send_bytes(b"".join(WHOLE[:2]) + b"\x00" * 1_000_000)
+    with pytest.raises(Ended):
+        while True:
+            peer.next()
