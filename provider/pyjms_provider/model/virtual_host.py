@@ -106,6 +106,10 @@ class VirtualHostAttributes(StoryAttributes):
         "Whether every message is PERSISTENT, whatever its sender and its queue say; NON_PERSISTENT senders are logged and counted.",
         default=False,
     )
+    create_on_demand: bool = attribute(
+        "Whether network clients create queues and topics by using them; else it is an error to use one that is not there.",
+        default=True,
+    )
     registered_clients_max: int = attribute(
         "The most clients that may be registered with persistent sessions.", default=10_000, unit="clients", ge=0
     )
@@ -275,6 +279,7 @@ class VirtualHost(StoryTelling, Stoppable):
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
             persist_all=chosen.persist_all,
+            create_on_demand=chosen.create_on_demand,
             registered_clients_max=chosen.registered_clients_max,
             forget_clients_ms=chosen.forget_clients_ms,
             back_off_ms=chosen.redelivery_back_off_ms,

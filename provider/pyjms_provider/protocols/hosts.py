@@ -48,6 +48,11 @@ class ServedHost(Protocol):
         """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
         ...
 
+    @property
+    def creates_on_demand(self) -> bool:
+        """Whether clients create queues and topics by using them."""
+        ...
+
     def waits_briefly(self, envelope: Envelope | None) -> bool:
         """Return whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...
@@ -205,6 +210,8 @@ class Guard:
                 target = self._targets[address] = replace(target, owner=owner)
         elif not self.host.has(address):
             # Sending or subscribing creates a missing queue or topic, which needs a right of its own.
+            if not self.host.creates_on_demand:
+                raise DestinationError(f"there is no {address}, and this virtual host creates none on demand")
             _check_name(address)
             self._check(Operation.CREATE, target)
         self._check(operation, target)

@@ -88,6 +88,11 @@ class EmbeddedHost:
         """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
         return self.writes and self._broker.virtual_host.ignored_modes is not None
 
+    @property
+    def creates_on_demand(self) -> bool:
+        """Whether clients create queues and topics by using them."""
+        return self._broker.virtual_host.policy.create_on_demand
+
     def waits_briefly(self, envelope: Envelope | None) -> bool:
         """Return whether a send, or a settlement or commit (`envelope` None), waits for a local disk at most."""
         host = self._broker.virtual_host

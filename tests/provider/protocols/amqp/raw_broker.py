@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -91,14 +92,29 @@ class RawBroker:
 
 
 @contextmanager
-def served_url(clock: Clock | None = None, *, store_url: str | None = None, **port: Any) -> Iterator[str]:
-    """Serve a virtual host, in memory if there is no store, to everybody; return the URL of its port."""
+def served_url(
+    clock: Clock | None = None,
+    *,
+    host: Mapping[str, Any] = MappingProxyType({}),
+    queues: tuple[str, ...] = (),
+    **port: Any,
+) -> Iterator[str]:
+    """Serve a virtual host to everybody; return the URL of its port.
+
+    Args:
+        clock: the broker's.
+        host: attributes of the virtual host.
+        queues: that it has.
+        port: attributes of the port.
+    """
     with ServedBroker.open(name="broker", clock=clock) as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "who", "type": "anonymous"})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        node.create_child("virtual_host", {"name": "broker", "redelivery_back_off_ms": 0, "store_url": store_url})
+        virtual_host = node.create_child("virtual_host", {"name": "broker", "redelivery_back_off_ms": 0, **host})
+        for each in queues:
+            virtual_host.create_child("queue", {"name": each})
         settings = {"name": "amqp", "type": "amqp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0, **port}
         top.create_child("port", {**settings, "authentication_providers": ["who"], "access_control": "access"})
         assert not served.objects_in(State.ERRORED), [each.snapshot.error for each in served.objects_in(State.ERRORED)]

@@ -11,7 +11,17 @@ import pytest
 
 from pyjms.testing import VirtualClock
 from pyjms_provider.amqp.errors import Condition
-from pyjms_provider.amqp.performatives import Close, Header, write
+from pyjms_provider.amqp.performatives import (
+    Attach,
+    Close,
+    Detach,
+    Header,
+    Properties,
+    Rejected,
+    Source,
+    Target,
+    write,
+)
 from tests.provider.protocols.amqp.raw import Ended, SocketWire, text
 from tests.provider.protocols.amqp.raw_broker import RawBroker, fresh, served_url
 from tests.provider.protocols.amqp.test_hostile import WHOLE
@@ -36,10 +46,38 @@ def test_a_silent_peer_is_told_why_its_connection_ends() -> None:
 @pytest.mark.amqp_rule("3.2.1-f")
 def test_a_durable_message_outlives_the_broker(tmp_path: Path) -> None:
     name, store = fresh(), f"sqlite:///{tmp_path}/shop.db"
-    with served_url(store_url=store) as url, closed_at_the_end(RawBroker(url)) as broker:
+    with served_url(host={"store_url": store}) as url, closed_at_the_end(RawBroker(url)) as broker:
         broker.put(name, write(Header(durable=True)) + text("kept"), text("not durable"))
-    with served_url(store_url=store) as url, closed_at_the_end(RawBroker(url)) as broker:
+    with served_url(host={"store_url": store}) as url, closed_at_the_end(RawBroker(url)) as broker:
         assert broker.left(name) == [text("kept")]
+
+
+@pytest.mark.amqp_rule("2.6.3-c", "relay-2.2.2-a")
+def test_a_host_that_makes_no_nodes_has_those_of_its_operator() -> None:
+    with (
+        served_url(host={"create_on_demand": False}, queues=("there",)) as url,
+        closed_at_the_end(RawBroker(url)) as broker,
+    ):
+        broker.put("there", text("x"))
+        assert broker.left("there") == [text("x")]
+        peer = broker.in_session()
+        for record in (
+            Attach("in", 0, True, source=Source("missing"), target=Target()),
+            Attach("out", 0, False, source=Source(), target=Target("missing"), initial_delivery_count=0),
+        ):
+            peer.send(record)
+            answer = peer.expect(Attach)
+            assert (answer.source, answer.target) == (None, None)
+            error = peer.expect(Detach).error
+            assert error is not None
+            assert error.condition == Condition.NOT_FOUND
+            peer.send(Detach(0, closed=True))
+        peer.attach_sender(Target(None), name="any")
+        state = peer.outcome(write(Properties(to="missing")) + text("x"))
+        assert isinstance(state, Rejected)
+        assert state.error is not None
+        assert state.error.condition == Condition.NOT_FOUND
+        peer.close()
 
 
 def test_a_served_broker_survives_peers_that_keep_no_rules(broker: RawBroker) -> None:
