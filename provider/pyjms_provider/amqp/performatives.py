@@ -613,7 +613,7 @@ def _write_disposition(disposition: Disposition) -> bytes | None:
             b"\x41" if disposition.role else b"\x42",
             codec.write_uint(disposition.first),
             NULL if last is None else codec.write_uint(last),
-            b"\x41" if disposition.settled else NULL,
+            b"\x41" if disposition.settled else b"\x42",
             state,
         )
     )

@@ -107,7 +107,7 @@ class VirtualHostAttributes(StoryAttributes):
         default=False,
     )
     create_on_demand: bool = attribute(
-        "Whether network clients create queues and topics by using them; else it is an error to use one that is not there.",
+        "Whether network clients create queues by using them; else it is an error to use one that is not there.",
         default=True,
     )
     registered_clients_max: int = attribute(

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms.spi.envelope import Address, ConnectionId, Envelope, fact
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope, fact
 from pyjms.spi.errors import DestinationError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms_provider.core.journal.journal import SubscriptionKey
@@ -50,7 +50,7 @@ class ServedHost(Protocol):
 
     @property
     def creates_on_demand(self) -> bool:
-        """Whether clients create queues and topics by using them."""
+        """Whether clients create queues by using them."""
         ...
 
     def waits_briefly(self, envelope: Envelope | None) -> bool:
@@ -210,7 +210,7 @@ class Guard:
                 target = self._targets[address] = replace(target, owner=owner)
         elif not self.host.has(address):
             # Sending or subscribing creates a missing queue or topic, which needs a right of its own.
-            if not self.host.creates_on_demand:
+            if address.kind is AddressKind.QUEUE and not self.host.creates_on_demand:
                 raise DestinationError(f"there is no {address}, and this virtual host creates none on demand")
             _check_name(address)
             self._check(Operation.CREATE, target)

@@ -90,7 +90,7 @@ class EmbeddedHost:
 
     @property
     def creates_on_demand(self) -> bool:
-        """Whether clients create queues and topics by using them."""
+        """Whether clients create queues by using them."""
         return self._broker.virtual_host.policy.create_on_demand
 
     def waits_briefly(self, envelope: Envelope | None) -> bool:

@@ -39,6 +39,6 @@ class HostPolicy:
     persist_all: bool = False
     """Whether every message is PERSISTENT, whatever its sender and its queue's policy say (JMS 1.1 §3.4.12)."""
     create_on_demand: bool = True
-    """Whether network clients create queues and topics by using them."""
+    """Whether network clients create queues by using them; topics come by themselves."""
     queues: QueuePolicies = field(default_factory=QueuePolicies)
     """The policies of queues and subscriptions that have none of their own."""

@@ -214,6 +214,8 @@ class Sender(Link):
         """Whether the receiver wants all that there is now, and the rest of its credit back: `drained` answers."""
         self.drain = False
         """What the receiver has said of draining last: each flow says it back (part 2, 2.6.7)."""
+        self.properties: Mapping[str, Any] | None = None
+        """The properties of the receiver's last flow."""
 
     def send(
         self,
@@ -272,6 +274,7 @@ class Sender(Link):
             credit = (start + flow.link_credit - self.delivery_count) & _MASK
             self.credit = credit if credit < 2**31 else 0
         self.is_draining = self.drain = flow.drain
+        self.properties = flow.properties
         self.session.tell(CreditChanged(self))
 
 

@@ -138,7 +138,7 @@ def test_no_performatives_of_a_peer_that_is_open_harm(sent: list[tuple[int, Any,
     assert connection.out_size < 200 * (len(sent) + 20), "what is answered is bounded by what was sent"
 
 
-class Link(RuleBasedStateMachine):
+class LinkMachine(RuleBasedStateMachine):
     """Both ends of links in any order of calls: windows and credit hold, and each message comes once and in order."""
 
     pair: Pair
@@ -214,5 +214,5 @@ class Link(RuleBasedStateMachine):
             assert all(each.link is receiver for each in drained)
 
 
-TestLink = Link.TestCase
-TestLink.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestLinks = LinkMachine.TestCase
+TestLinks.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

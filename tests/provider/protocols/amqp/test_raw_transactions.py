@@ -10,6 +10,7 @@ from pyjms_provider.amqp.codec import write_value
 from pyjms_provider.amqp.errors import Condition
 from pyjms_provider.amqp.performatives import (
     ACCEPTED,
+    RELEASED,
     Close,
     Coordinator,
     Declare,
@@ -25,7 +26,7 @@ from pyjms_provider.amqp.performatives import (
     write,
 )
 from tests.provider.protocols.amqp.raw import RawPeer, text
-from tests.provider.protocols.amqp.raw_broker import QUEUE, RawBroker, bare, closing, fresh
+from tests.provider.protocols.amqp.raw_broker import QUEUE, RawBroker, bare, closing, drained, fresh
 
 CONTROL = 9
 """The handle of the coordinator's link."""
@@ -247,3 +248,41 @@ def test_an_outcome_of_an_unknown_transaction_changes_nothing(broker: RawBroker)
         assert bare(data) == text("stays")
         assert transfer.delivery_id is not None
         other.settle(transfer.delivery_id, ACCEPTED)
+
+
+@pytest.mark.amqp_rule("4.4.3-a")
+@pytest.mark.parametrize("fail", [True, False])
+def test_what_a_transaction_acquires_is_given_back_with_it(broker: RawBroker, fail: bool) -> None:
+    name = fresh()
+    broker.put(name, text("one"), text("two"))
+    peer = controlled(broker)
+    peer.attach_receiver(Source(name, capabilities=QUEUE))
+    txn = declare(peer)
+    peer.give_credit(2, properties={"txn-id": txn})
+    (first, _), (second, _) = peer.receive(), peer.receive()
+    assert first.state == second.state == TransactionalState(txn)
+    assert first.delivery_id is not None
+    assert second.delivery_id is not None
+    peer.settle(first.delivery_id, TransactionalState(txn, ACCEPTED))
+    peer.transfer(value(Discharge(txn, fail)), handle=CONTROL)
+    told = [peer.expect(Disposition) for _ in range(2 if fail else 1)]
+    states = {each.role: (each.settled, each.state) for each in told}
+    assert states.pop(True) == (True, ACCEPTED)
+    assert states == ({False: (True, RELEASED)} if fail else {})
+    with closing(broker.receiver(name)) as other:
+        seen = [bare(data) for _, data in drained(other)]
+    assert seen == ([text("one"), text("two")] if fail else [])
+    peer.wire.close()
+
+
+@pytest.mark.amqp_rule("4.4.3-b")
+def test_an_unknown_transaction_acquires_nothing(broker: RawBroker) -> None:
+    name = fresh()
+    broker.put(name, text("stays"))
+    peer = controlled(broker)
+    peer.attach_receiver(Source(name, capabilities=QUEUE))
+    peer.give_credit(1, properties={"txn-id": b"nobody's"})
+    error = peer.expect(Detach).error
+    assert error is not None
+    assert error.condition == Condition.UNKNOWN_TRANSACTION
+    assert broker.left(name) == [text("stays")]

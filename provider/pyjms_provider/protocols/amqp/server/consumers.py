@@ -17,7 +17,14 @@ from pyjms_provider.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
 from pyjms_provider.amqp.codec import Described
 from pyjms_provider.amqp.envelope import write_envelope
 from pyjms_provider.amqp.errors import Condition, LinkFault
-from pyjms_provider.amqp.performatives import Attach, Durability, SenderSettleMode, Source
+from pyjms_provider.amqp.performatives import (
+    RELEASED,
+    Attach,
+    Durability,
+    SenderSettleMode,
+    Source,
+    TransactionalState,
+)
 from pyjms_provider.protocols.amqp.server.producers import create_dynamic
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.reading_ahead import LOOK_MESSAGES, Browsing, Fetching
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.protocols.amqp.link import IncomingDelivery, OutgoingDelivery, Sender
     from pyjms_provider.protocols.amqp.server.contracts import LinkSession
+    from pyjms_provider.protocols.amqp.server.transactions import Transaction
 
 _SELECTORS: Final = frozenset({0x0000468C00000004, "apache.org:selector-filter:string"})
 _NO_LOCAL: Final = frozenset({0x0000468C00000003, "apache.org:no-local-filter:list"})
@@ -95,6 +103,8 @@ class _OutgoingLink:
         self.may_have_more = True
         self._is_presettled = link.remote.snd_settle_mode == SenderSettleMode.SETTLED
         self._tag = 0
+        self._acquiring: Transaction | None = None
+        """The transaction in which messages are acquired (part 4, 4.4.3)."""
 
     def on_ready(self) -> None:
         """Have a turn, as there may be work. Any thread."""
@@ -106,8 +116,23 @@ class _OutgoingLink:
 
     def credit_changed(self) -> None:
         """Go on, as the client has given credit, or asks to drain."""
+        properties = self.link.properties
+        try:
+            self._acquiring = (
+                self._transaction_of(properties["txn-id"]) if properties and "txn-id" in properties else None
+            )
+        except LinkFault as fault:
+            self.session.end_link(self.link, fault)
+            return
         if self.is_attached:
             self.on_ready()
+
+    def _transaction_of(self, txn_id: Any) -> Transaction:
+        if not isinstance(txn_id, bytes):
+            raise LinkFault(Condition.INVALID_FIELD, "the id of a transaction is binary")
+        if self._is_presettled:
+            raise LinkFault(Condition.NOT_IMPLEMENTED, "settled messages are not acquired in a transaction here")
+        return self.session.engine.transactions.find(txn_id)
 
     def received(self, delivery: IncomingDelivery) -> None:
         """Senders receive nothing here."""
@@ -152,11 +177,29 @@ class _OutgoingLink:
             delivery.envelope, now_ms=engine.service.clock.time_ms(), delivery_count=delivery.count - 1
         )
         self._tag += 1
-        sent = link.send(data, self._tag.to_bytes(8, "big"), is_settled=is_settled)
+        transaction = self._acquiring if self._acquiring is not None and self._acquiring.is_open else None
+        state = None if transaction is None else TransactionalState(transaction.txn_id)
+        sent = link.send(data, self._tag.to_bytes(8, "big"), is_settled=is_settled, state=state)
         if not is_settled:
             sent.context = self
             self.unsettled[sent.id] = delivery
+            if transaction is not None:
+                transaction.acquired.append(partial(self._give_back, sent))
         return (engine.machine.take(),)
+
+    def _give_back(self, sent: OutgoingDelivery) -> None:
+        """Give back what was acquired in a transaction that is rolled back, if the client holds it still."""
+        delivery = self.take(sent)
+        if delivery is not None:
+            give_back = partial(self.session.receiving.give_back_unseen, [delivery])
+            self.session.add(Work(give_back, partial(self._given_back, sent), self.session.waits))
+
+    def _given_back(self, sent: OutgoingDelivery, error: Exception | None) -> None:
+        if error is not None:
+            self.session.end_link(self.link, error)
+            return
+        self.session.session.settle_outgoing(sent, RELEASED)
+        self.settled()
 
     def drained(self) -> Iterable[bytes] | None:
         """Say that there is nothing more, if the client wants to know."""

@@ -44,6 +44,11 @@ class Transaction:
         self._retired: list[Retired] = []
         self._held: list[tuple[Callable[[Delivery], None], Delivery]] = []
         self._spoiled: Exception | None = None
+        self.is_open = True
+        """Whether it was not discharged yet."""
+        self.acquired: list[Callable[[], None]] = []
+        """Give back what links have acquired in it, if the client holds it still (part 4, 4.4.3). The connection's thread."""
+        self._is_rolled_back = False
 
     def spoil(self, error: Exception) -> None:
         """Have it be rolled back by its commit, as a part of its work has failed."""
@@ -80,6 +85,7 @@ class Transaction:
             self.session.close()
 
     def _give_back(self) -> None:
+        self._is_rolled_back = True
         self.session.rollback()
         self.session.recover([each.delivery for each in self._retired if each.restore is None])
         for each in self._retired:
@@ -88,10 +94,14 @@ class Transaction:
                 self._held.append((each.restore, each.delivery))
 
     def restore(self) -> None:
-        """Have the client hold again what it had not settled, after a rollback. The connection's thread."""
+        """Have the client hold again what it had not settled, after a rollback, and what it acquired given back. The connection's thread."""
         for restore, delivery in self._held:
             restore(delivery)
         self._held.clear()
+        acquired, self.acquired = self.acquired, []
+        if self._is_rolled_back:
+            for give_back in acquired:
+                give_back()
 
 
 class Transactions:
@@ -129,6 +139,7 @@ class Transactions:
         """Return a transaction that is discharged: nothing more can be done in it. Raises as `find`."""
         found = self.find(txn_id)
         del self._open[txn_id]
+        found.is_open = False
         return found
 
     def end_waits(self) -> None:
