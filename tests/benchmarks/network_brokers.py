@@ -11,10 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import psutil
 
-from tests.brokers.running import ActiveMq, RabbitMq, RunningBroker
+from tests.brokers.running import ActiveMq, Artemis, RabbitMq, RunningBroker
 from tests.ports import free_port
 
-__all__ = ["TunedActiveMq", "TunedRabbitMq", "our_broker", "process_of"]
+__all__ = ["TunedActiveMq", "TunedArtemis", "TunedRabbitMq", "our_broker", "process_of"]
 
 
 class TunedRabbitMq(RabbitMq):
@@ -43,6 +43,12 @@ class TunedActiveMq(ActiveMq):
         return [arguments[0], "-Xmx1g", *arguments[1:]], variables
 
 
+class TunedArtemis(Artemis):
+    """With the compiler and the garbage collector that Java takes by itself."""
+
+    options = ("-Xmx1g",)
+
+
 def process_of(broker: RunningBroker) -> psutil.Process:
     """Return the process that does the work."""
     assert broker._process is not None
@@ -50,14 +56,14 @@ def process_of(broker: RunningBroker) -> psutil.Process:
 
 
 @contextmanager
-def our_broker(directory: Path) -> Iterator[tuple[int, psutil.Process]]:
+def our_broker(directory: Path, scheme: str = "stomp") -> Iterator[tuple[int, psutil.Process]]:
     """Run `pyjms broker run` on a fresh file; give its port and its process."""
     command = [
         str(Path(sys.executable).with_name("pyjms")),
         "broker",
         "run",
         "--listen",
-        "stomp://127.0.0.1:0",
+        f"{scheme}://127.0.0.1:0",
         "--anonymous",
     ]
     command += ["--store", f"sqlite:///{directory / 'store.db'}"]
