@@ -285,6 +285,9 @@ def test_a_message_for_later_is_refused() -> None:
             with pytest.raises(JMSException, match=r"has a total order.*send it without") as raised:
                 session.create_producer(destination).send(message)
             assert raised.value.error_code == "PYJMS-CAPABILITY"
+            message.set_long_property("JMS_pyjms_deliverAt", 1)
+            session.create_producer(destination).send(message)  # it is due, as one that was forwarded is
+            message.set_long_property("JMS_pyjms_deliverAt", 4_000_000_000_000)
 
 
 @pytest.mark.parametrize("option", ["groups", "non_destructive", "non_blocking_redelivery"])

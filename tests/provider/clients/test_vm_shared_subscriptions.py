@@ -10,6 +10,7 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, ProviderError, SubscriptionInUseError, UnknownSubscriptionError
 from pyjms_provider.clients.vm import VmConsumer, VmSession
+from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, text_of
 
@@ -203,6 +204,33 @@ def test_a_transaction_holds_what_it_received(world: World) -> None:
     other.recover([second])
     again = poll(consumers[0])
     assert (text_of(again), again.redelivered) == ("b", True)
+
+
+def test_messages_of_a_group_go_to_one_consumer(world: World) -> None:
+    sessions = [world.connect("?groups=true").open_session(transacted=False) for _ in range(2)]
+    consumers = [share(session) for session in sessions]
+    for group in "abab":
+        sessions[0].send(replace(news(group), properties={"JMSXGroupID": group}))
+    first, second = poll(consumers[0]), poll(consumers[1])
+    assert (text_of(first), text_of(second)) == ("a", "b")
+    assert [text_of(poll(each)) for each in consumers] == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_dead_letter_says_where_it_was(world: World, is_durable: bool) -> None:
+    connection = world.connect()
+    session = connection.open_session(transacted=False)
+    consumer = share(session, is_durable=is_durable)
+    session.send(news("poison"))
+    session.reject(poll(consumer), "it cannot be eaten")
+    assert consumer.poll() is None
+    manager = QueueManager.of(connection.broker.name)
+    (letter,) = manager.browse("DLQ")
+    assert letter.properties["JMS_pyjms_deadDestination"] == "topic://news"
+    subscription = letter.properties.get("JMS_pyjms_deadSubscription")
+    assert subscription == ("topic://news#/desk" if is_durable else None), letter.properties
+    assert manager.replay("DLQ").returned == is_durable
+    assert [text_of(each) for each in iter(consumer.poll, None)] == ["poison"] * is_durable
 
 
 @pytest.mark.parametrize("is_durable", [False, True])

@@ -6,16 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
+from threading import Barrier, Thread
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import SubscriptionInUseError
+from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
+from pyjms.spi.provider import ProviderConnection, ProviderSession
 from pyjms.spi.xid import Xid
 from pyjms_tck.spi.environment import Environment
 from tests.needs.declaring import needing
@@ -126,6 +128,45 @@ def test_more_messages_for_later_than_memory_may_have(store: str) -> None:
             assert delivery.envelope.deliver_at_ms == at_ms + found[-1] % 3
             session.acknowledge([delivery])
     assert sorted(found) == list(range(number))
+
+
+def test_threads_attach_to_a_shared_subscription_while_others_delete_it(store: str) -> None:
+    """Who attaches waits for a change that is being written, and is never refused; who deletes may find consumers, or nothing."""
+    with broker(store) as environment:
+        connections, start, failed = [environment.connect() for _ in range(6)], Barrier(6), list[BaseException]()
+
+        def attach(session: ProviderSession) -> None:
+            environment.receiver(session, NEWS, **DESK).consumer.close()
+
+        def delete(session: ProviderSession) -> None:
+            with suppress(SubscriptionInUseError, UnknownSubscriptionError):
+                session.unsubscribe("desk")
+
+        def work(connection: ProviderConnection, act: Callable[[ProviderSession], None]) -> None:
+            session = connection.open_session(transacted=False)
+            try:
+                start.wait(60)
+                for _ in range(40):
+                    act(session)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [
+            Thread(target=work, args=(connection, attach if number < 4 else delete))
+            for number, connection in enumerate(connections)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert failed == []
+        session = connections[0].open_session(transacted=False)
+        receivers = [environment.receiver(session, NEWS, **DESK) for _ in range(2)]
+        environment.send(session, NEWS, "one", "two", delivery_mode=2)
+        assert [each.take().envelope.body for each in receivers] == ["one", "two"]
+    with broker(store) as after:
+        receiver = after.receiver(after.session(), NEWS, **DESK)
+        assert receiver.take_texts(2) == ["one", "two"]
 
 
 _WORK = """

@@ -273,6 +273,8 @@ class AdmissionController:
             raise ProviderError(
                 f"the delivery time is {at_ms}; it is in milliseconds since 1970 UTC, and 0 for at once"
             )
+        if at_ms and at_ms <= self._clock.time_ms():
+            at_ms = 0  # it is due; a message that was forwarded says so still
         if at_ms and policy.type is QueueType.TOTAL_ORDER:
             raise CapabilityError(
                 f"{channel.name} has a total order, in which a message for later would hold back all behind it: send it without a "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -724,8 +724,7 @@ class HostSubscriptions:
         """
         key = SubscriptionKey(client_id or "", name)
         # Those who attach to a shared subscription wait for a change of it, so that they find it or make it anew.
-        is_shared = (found := self._durable.get(key)) is not None and found.terms.is_shared
-        with self._turns.of(key) if is_shared else nullcontext():
+        with self._turns.of(key):
             self._unsubscribe(key, name)
 
     def _unsubscribe(self, key: SubscriptionKey, name: str) -> None:
