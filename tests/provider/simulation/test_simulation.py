@@ -180,7 +180,7 @@ def test_a_message_that_comes_again_too_early_after_a_restart_is_found(monkeypat
 
 
 def test_a_scheduled_message_that_comes_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "deliver_at_ms", lambda *_: 0)
+    monkeypatch.setattr(admission, "with_delivery_time", lambda envelope: envelope)
     assert "too early" in _seeds_until_found()
 
 
