@@ -345,7 +345,8 @@ class Discharge:
     """Ends a transaction (part 4, 4.5.3)."""
 
     txn_id: bytes
-    fail: bool = False
+    fail: bool | None = None
+    """None: not said, which is False. Artemis 2.40 and ActiveMQ Classic 5.18 do not understand a discharge that does not say it."""
 
 
 # ---------------------------------------------------------------------------------- sections with fields (part 3, 3.2)

@@ -199,6 +199,14 @@ class FailoverConnection(ABC, Generic[_P]):
         self._heals = True
         self._heal_if_ended(self._physical)
 
+    def add_endpoints(self, endpoints: Sequence[Endpoint], *, is_next: bool = False) -> None:
+        """Try other endpoints as well from now on, as a broker has named them; `is_next`: the next round begins with them."""
+        with self._lock:
+            new = [each for each in endpoints if each not in self._endpoints]
+            self._endpoints = (*self._endpoints, *new)
+            if is_next and endpoints:
+                self._first = self._endpoints.index(endpoints[0])
+
     @property
     def state(self) -> FailoverState:
         """The present state."""

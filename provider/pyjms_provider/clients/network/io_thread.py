@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import Thread, current_thread, get_ident
 from typing import Protocol
 
@@ -136,6 +137,20 @@ class IoThread:
         # First the entry, then the wakeup: the I/O thread reads the list after it has cleared the wakeup.
         self._chores.append(chore)
         self.wakeup.set()
+
+    @contextmanager
+    def browsing(self, end: Callable[[], None]) -> Iterator[None]:
+        """Browse a queue, and call `end` after it; if the iterator is dropped half way, the I/O thread calls it."""
+        chore = end
+        try:
+            yield
+        except GeneratorExit:
+            # The garbage collector may close the iterator, on any thread
+            # and while that holds any lock: so the I/O thread ends it.
+            chore = partial(self.call_soon, end)
+            raise
+        finally:
+            chore()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -173,3 +173,34 @@ class TlsSocket(ClientSocket):
     def has_more(self) -> bool:  # type: ignore[override]  # computed at each access
         # Data that OpenSSL has decrypted is no longer in the socket, so no poll reports it.
         return bool(self._socket.pending())
+
+
+def open_socket(endpoint: Endpoint, tls: TlsFiles | None, timeout_ms: int) -> ClientSocket:
+    """Connect over TCP, and with `tls` do its handshake, within the time. Raises `OSError`, `ResourceError` for a file that cannot be used."""
+    context = None if tls is None else tls_context(tls)
+    with ExitStack() as opened:
+        # The time is for each step: the addresses of the host one after the other, and the handshake.
+        made = socket.create_connection((endpoint.host, endpoint.port), timeout_ms / 1000)
+        opened.callback(made.close)
+        # Frames are written whole: Nagle's algorithm would only hold back the last part of each.
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is None:
+            connected = ClientSocket(made)
+        else:
+            encrypted = context.wrap_socket(made, server_hostname=endpoint.host)
+            opened.callback(encrypted.close)
+            connected = TlsSocket(encrypted)
+        opened.pop_all()
+        return connected
+
+
+def tls_context(tls: TlsFiles) -> ssl.SSLContext:
+    """Return how TLS is spoken. Raises `ResourceError` that names a file which cannot be used."""
+    check_files(tls)
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.certificate_file is not None:
+        context.load_cert_chain(tls.certificate_file, tls.key_file)
+    return context

@@ -11,7 +11,8 @@ from typing import Any, Final
 from websocket import ABNF, WebSocket, WebSocketException
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.clients.network.sockets import ClientSocket
+from pyjms_provider.clients.network.endpoints import Endpoint, TlsFiles
+from pyjms_provider.clients.network.sockets import ClientSocket, tls_context
 
 NO_WEB_SOCKET: Final = (
     "Invalid status line",
@@ -146,3 +147,28 @@ class BoundedWebSocket(WebSocket):
         """Remove the deadline."""
         self.until_ms = math.inf
         self.sock = socket.socket(fileno=self.sock.detach())
+
+
+def open_web_socket(
+    endpoint: Endpoint, path: str, subprotocol: str, tls: TlsFiles | None, timeout_ms: int
+) -> WebSocketSocket:
+    """Connect, with the handshakes of TLS and WebSocket, within the time.
+
+    Raises `OSError`, `ConnectionError` for a refused handshake, `ResourceError` for a file that cannot be used.
+    """
+    options = {} if tls is None else {"context": tls_context(tls)}
+    made = BoundedWebSocket(sslopt=options) if tls is not None else BoundedWebSocket()
+    if tls is None:
+        made.until_ms = SystemClock().monotonic_ms() + timeout_ms
+    made.settimeout(timeout_ms / 1000)
+    try:
+        made.connect(f"ws{'s' if tls else ''}://{endpoint}{path}", subprotocols=[subprotocol])  # type: ignore[no-untyped-call]  # it has no types
+    except WebSocketException as error:
+        raise ConnectionError(str(error) or type(error).__name__) from error
+    if tls is None:
+        made.unbind()
+    made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened = WebSocketSocket(made)
+    opened.is_one_stream = True
+    opened.is_shared = tls is None
+    return opened

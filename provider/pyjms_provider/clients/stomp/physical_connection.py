@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from threading import Lock, get_ident
 from typing import Final, Protocol
@@ -469,19 +468,9 @@ class PhysicalConnection:
         """Have the I/O thread call `chore`; see `IoThread.call_soon`."""
         self._io.call_soon(chore)
 
-    @contextmanager
-    def browsing(self, end: Callable[[], None]) -> Iterator[None]:
-        """Browse a queue, and call `end` after it; if the iterator is dropped half way, the I/O thread calls it."""
-        chore = end
-        try:
-            yield
-        except GeneratorExit:
-            # The garbage collector may close the iterator, on any thread
-            # and while that holds any lock: so the I/O thread ends it.
-            chore = partial(self.call_soon, end)
-            raise
-        finally:
-            chore()
+    def browsing(self, end: Callable[[], None]) -> AbstractContextManager[None]:
+        """Browse a queue, and call `end` after it; see `IoThread.browsing`."""
+        return self._io.browsing(end)
 
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
         """Have the broker end what it may have made, or may still make, for a call that was not answered in time; an ERROR that it does not

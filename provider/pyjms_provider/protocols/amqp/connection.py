@@ -78,6 +78,8 @@ from pyjms_provider.security.contracts import ScramKeys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
+"""The property of an open that a close with the reason follows."""
 _SASL_ROUNDS_MAX: Final = 8
 """Responses of one negotiation: no mechanism here needs more than three."""
 
@@ -542,11 +544,12 @@ class Connection:
     def _received_open(self, open_: Open, channel: int) -> None:
         if channel:
             raise FramingError(f"open came on the channel {channel}: it belongs on channel 0 (part 2, 2.4.1)")
-        if open_.max_frame_size < FRAME_SIZE_MIN:
+        # A server that refuses the connection says so in its open, and nothing else of it counts: Broker-J has no frame size there.
+        if open_.max_frame_size < FRAME_SIZE_MIN and not (open_.properties or {}).get(ESTABLISHMENT_FAILED):
             raise FramingError(f"max-frame-size is {FRAME_SIZE_MIN} at least")
         self._move_or_fail(Input.RECEIVE_OPEN)
         self.remote = open_
-        self._frame_size = min(open_.max_frame_size, 2**20)
+        self._frame_size = max(min(open_.max_frame_size, 2**20), FRAME_SIZE_MIN)
         self._decoder.frame_size_max = self.settings.frame_size_max
         if self.state not in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
             self.tell(ConnectionOpened(open_))

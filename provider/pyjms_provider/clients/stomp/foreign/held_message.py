@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, lost_while_ended
+from pyjms_provider.clients.network.delivery_counts import DeliveryCounts
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, Request
 from pyjms_provider.clients.stomp.transport import SentFlag
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -137,16 +138,14 @@ class Redeliveries:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._counts: OrderedDict[_Key, int] = OrderedDict()
+        self._counts = DeliveryCounts()
         self._acknowledged: OrderedDict[_Key, None] = OrderedDict()
 
     def record_deliveries(self, messages: Iterable[HeldMessage]) -> None:
         """Remember the delivery counts of these messages, which the broker will deliver again."""
-        with self._lock:
-            for held in messages:
-                if held.envelope is not None and held.count and (key := _key(held.envelope, held.owner)) is not None:
-                    self._counts[key] = held.count
-            _shorten(self._counts)
+        for held in messages:
+            if held.envelope is not None:
+                self._counts.record(held.envelope, held.owner, held.count)
 
     def record_acknowledged(self, messages: Iterable[HeldMessage]) -> None:
         """Remember that the client has acknowledged these messages, perhaps unknown to the broker."""
@@ -158,12 +157,7 @@ class Redeliveries:
 
     def count_of(self, envelope: Envelope, owner: str) -> int:
         """Return how often a message was delivered before its return to the broker, and forget it."""
-        # Called for each message, and the table is mostly empty: then without the lock.
-        if not self._counts:
-            return 0
-        key = _key(envelope, owner)
-        with self._lock:
-            return 0 if key is None else self._counts.pop(key, 0)
+        return self._counts.take(envelope, owner)
 
     def was_acknowledged(self, envelope: Envelope, owner: str) -> bool:
         """Return whether the client has acknowledged the message, and forget that."""

@@ -1,0 +1,601 @@
+"""A consumer at a broker over AMQP: it gives credit while it is interested, and delivers what has come one by one.
+
+Messages that a session recovers are delivered again from here, before later ones, with a higher count: the broker is told of it when they
+leave the session (decision 0812).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import (
+    CapabilityError,
+    ClosedError,
+    DestinationError,
+    InvalidSelectorError,
+    ProviderError,
+    ResourceError,
+)
+from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
+from pyjms_provider.amqp.codec import Described, ULong
+from pyjms_provider.amqp.errors import Condition, DecodeError
+from pyjms_provider.amqp.jms import read_message
+from pyjms_provider.amqp.message import Message
+from pyjms_provider.amqp.performatives import (
+    RELEASED,
+    Attach,
+    Error,
+    Modified,
+    Rejected,
+    Source,
+    Target,
+)
+from pyjms_provider.clients.amqp.links import ClientLink, new_name
+from pyjms_provider.clients.amqp.profiles import capability_of
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError
+from pyjms_provider.clients.network.delivery_counts import COUNTS
+
+if TYPE_CHECKING:
+    from pyjms.spi.envelope import Address, Envelope
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.clients.amqp.contracts import ClientSession
+    from pyjms_provider.clients.amqp.physical_connection import PhysicalConnection, Reply
+    from pyjms_provider.protocols.amqp.link import IncomingDelivery, Receiver
+    from pyjms_provider.protocols.amqp.session import Session
+
+_log = logging.getLogger("pyjms.amqp")
+
+FAILED: Final = Modified(delivery_failed=True)
+"""The outcome of a delivery that the application has seen, and has not processed: the broker counts it."""
+_OUTCOMES: Final = (
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+)
+_SELECTOR: Final = "jms-selector"
+_SELECTOR_CODE: Final = ULong(0x0000468C00000004)
+_NO_LOCAL: Final = "no-local"
+_NO_LOCAL_CODE: Final = ULong(0x0000468C00000003)
+_PERSISTENT: Final = 2
+_SECOND: Final = 1
+"""The settle mode of a receiver that lets the broker settle first, when the outcome is safe (part 2, 2.8.3)."""
+_UNSETTLED_STATE: Final = 2
+"""`durable` of a source that outlives its link."""
+
+
+@dataclass(slots=True, eq=False)
+class ReceivedMessage:
+    """A message that has come: the tag of its deliveries."""
+
+    delivery: IncomingDelivery
+    physical: PhysicalConnection
+    """The connection that it came on: on another one it cannot be settled."""
+    consumer: AmqpConsumer
+    serial: int
+    """Its place among the messages of its consumer."""
+    again: int = 0
+    """How often it was delivered from here again, after the first time."""
+    is_seen: bool = False
+    """Whether the application may have seen it."""
+    envelope: Envelope | None = None
+    """The message, once it was delivered."""
+    count: int = 0
+    """How often it was delivered, then."""
+    is_persistent: bool = False
+    is_sent: bool = False
+    """Whether a settlement was told to the broker, or is about to be."""
+
+
+def remember(tags: Iterable[ReceivedMessage]) -> None:
+    """Remember how often messages were delivered that go back: not every broker counts it, and none after a lost connection."""
+    for tag in tags:
+        if tag.is_seen and tag.envelope is not None:
+            COUNTS.record(tag.envelope, tag.consumer.owner, tag.count)
+
+
+def filters_of(selector: Selector | None, *, no_local: bool) -> dict[str, Described] | None:
+    """Return the filters of a source."""
+    filters: dict[str, Described] = {}
+    if selector is not None:
+        filters[_SELECTOR] = Described(_SELECTOR_CODE, selector.text)
+    if no_local:
+        filters[_NO_LOCAL] = Described(_NO_LOCAL_CODE, "NoLocalFilter{}")
+    return filters or None
+
+
+def check_filters(asked: dict[str, Described] | None, answer: Attach) -> None:
+    """Raise `CapabilityError` if the broker has passed over a filter: it says back those that it applies."""
+    got = getattr(answer.source, "filter", None) or {}
+    for name in asked or ():
+        if name not in {str(each) for each in got}:
+            raise CapabilityError(f"the broker does not apply the filter {name}: its answer to the attach lacks it")
+
+
+def refused(link: ClientLink, selector: Selector | None, error: ProviderError) -> ProviderError:
+    """Return the error for a link with a selector that the broker has refused: the runtime has checked it, and brokers differ."""
+    if selector is not None and link.condition == Condition.INVALID_FIELD:
+        return InvalidSelectorError(error.reason, selector.text, 0)
+    return error
+
+
+class _ConsumerLink(ClientLink):
+    """The link of a consumer."""
+
+    link: Receiver | None
+
+    def __init__(self, physical: PhysicalConnection, session: Session, consumer: AmqpConsumer) -> None:
+        super().__init__(physical, session)
+        self._consumer = consumer
+
+    def arrived(self, delivery: IncomingDelivery) -> None:
+        """A message has come."""
+        self._consumer.arrived(self, delivery)
+
+    def drained(self) -> None:
+        """The broker has no message for the credit that is left."""
+        self._consumer.drained(self)
+
+    def on_lost(self, error: ProviderError) -> None:
+        """The broker has ended the link by itself."""
+        self._consumer.lost(self, error)
+
+
+class AmqpConsumer(ProviderConsumer):
+    """A consumer. All its fields are guarded by the connection's lock."""
+
+    def __init__(
+        self, session: ClientSession, request: SubscribeRequest, on_ready: Callable[[], None], window: int
+    ) -> None:
+        self.request = request
+        self.session = session
+        self._connection = session.connection
+        self._on_ready = on_ready
+        self._window = window
+        self._link: _ConsumerLink | None = None
+        self._arrived: deque[ReceivedMessage] = deque()
+        self._serials = count(1)
+        self._is_interested = False
+        self._is_revoked = False
+        """Whether messages that still come go back, since nothing waits for them."""
+        self._draining: Reply | None = None
+        """The call that waits until the broker has sent what it has."""
+        self._is_closed = False
+        self._expired: deque[tuple[str | None, int]] = deque(maxlen=window)
+        """The last messages that were given back as expired. One that comes again is delivered: it has not expired by the broker's clock."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been closed."""
+        return not self._is_closed
+
+    @property
+    def owner(self) -> str:
+        """The durable subscription that its messages belong to; empty: none."""
+        name = self.request.durable_name
+        return "" if name is None else f"{self._connection.client_id}/{name}"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a thread may wait for messages, and none are here."""
+        return self._is_interested and not self._arrived
+
+    def abandon(self) -> None:
+        """Mark it as closed: it has no link, and gets none."""
+        self._is_closed = True
+        self._finish()
+
+    # --------------------------------------------------------------------------------------------------- its link
+
+    def attach(self, physical: PhysicalConnection) -> None:
+        """Attach it on a physical connection, unless it is. Raises the broker's refusal, `CapabilityError`, `ConnectionLostInCallError`."""
+        link, session = self._link, self.session.amqp_session(physical)
+        if link is not None and link.physical is physical:
+            return
+        link = _ConsumerLink(physical, session, self)
+        attach = self._attach_performative()
+        # First: messages cannot come before credit, but the end of the link can.
+        with self._connection.lock:
+            self._arrived.clear()
+            self._draining, self._is_revoked = None, False
+            self._link = link
+        try:
+            answer = link.attach(self._link_name(), attach, f"a consumer of {self.request.address}")
+            check_filters(attach.source.filter, answer)
+        except (ProviderError, ConnectionLostInCallError) as error:
+            if isinstance(error, CapabilityError):
+                link.detach()
+            if self._link is link:  # the healer may have attached it elsewhere meanwhile
+                self._link = None
+            if isinstance(error, ProviderError):
+                raise refused(link, self.request.selector, error) from error
+            raise
+        with self._connection.lock:
+            self._grant()
+        physical.flush()
+
+    def _link_name(self) -> str:
+        return self.request.durable_name or new_name("consumer")
+
+    def _attach_performative(self) -> Attach:
+        request, connection = self.request, self._connection
+        is_durable = request.durable_name is not None
+        source = Source(
+            connection.to_broker(request.address),
+            durable=_UNSETTLED_STATE if is_durable else 0,
+            expiry_policy="never" if is_durable else "link-detach",
+            distribution_mode="copy" if is_durable else None,
+            filter=filters_of(request.selector, no_local=request.no_local),
+            default_outcome=FAILED,
+            outcomes=_OUTCOMES,
+            capabilities=(capability_of(request.address),),
+        )
+        return Attach(
+            "",
+            0,
+            True,
+            snd_settle_mode=0,
+            rcv_settle_mode=_SECOND if connection.confirms else 0,
+            source=source,
+            target=Target(),
+            max_message_size=connection.settings.message_bytes_max,
+            properties={"priority": request.priority} if request.priority else None,
+        )
+
+    def interrupted(self) -> None:
+        """Drop all messages: the physical connection has ended, and the broker has taken back what it had sent."""
+        with self._connection.lock:
+            self._link = None
+            remember(self._arrived)
+            self._arrived.clear()
+            self._draining = None
+
+    # ------------------------------------------------------------------------------------------- with the lock held
+
+    def arrived(self, link: _ConsumerLink, delivery: IncomingDelivery) -> None:
+        """Queue a message, or give it back if it is no longer wanted."""
+        goes_back = self._is_closed or self._is_revoked
+        if link is not self._link or (goes_back and not self._connection.profile.keeps_released):
+            link.session.update_incoming((delivery,), RELEASED)
+            return
+        self._arrived.append(ReceivedMessage(delivery, link.physical, self, next(self._serials)))
+        if self._is_interested and len(self._arrived) == 1:
+            link.physical.later(self._on_ready)
+        if self._draining is not None:
+            link.physical.settle(self._draining)
+
+    def drained(self, link: _ConsumerLink) -> None:
+        """End the wait for what the broker has."""
+        if link is not self._link:
+            return
+        self._is_revoked = False
+        draining, self._draining = self._draining, None
+        link.physical.settle(draining)
+        self._grant()
+
+    def lost(self, link: _ConsumerLink, error: ProviderError) -> None:
+        """Tell the client that nothing comes any more."""
+        if link is not self._link or self._is_closed:
+            return
+        self._link = None
+        self._arrived.clear()
+        link.physical.settle(self._draining)
+        reason = (
+            f"the broker has ended a consumer of {self.request.address}, which receives nothing more: {error.reason}"
+        )
+        link.physical.later(lambda: self._connection.report(ResourceError(reason)))
+
+    def _grant(self) -> None:
+        """Give credit for the window, when half of it is used."""
+        link = self._link
+        if link is None or not self._is_interested or self._is_closed or not self._connection.is_started:
+            return
+        receiver = link.link
+        if receiver is None or not receiver.is_attached or receiver.is_draining:
+            return
+        room = self._window - len(self._arrived)
+        if receiver.credit * 2 <= room and room > 0:
+            receiver.give_credit(room)
+
+    def _revoke(self) -> None:
+        """Take the credit back, and give back what has come and was not delivered, where the broker takes it back to its place."""
+        link = self._link
+        receiver = None if link is None else link.link
+        if link is None or receiver is None or not receiver.is_attached:
+            return
+        if receiver.credit and not receiver.is_draining:
+            receiver.give_credit(receiver.credit, drain=True)
+            self._is_revoked = True
+        if not self._connection.profile.keeps_released:
+            self._give_back_arrived(link)
+
+    def _give_back_arrived(self, link: _ConsumerLink) -> None:
+        """Give back what was not delivered, or was and waits to be delivered again."""
+        arrived, self._arrived = list(self._arrived), deque()
+        remember(arrived)
+        for outcome, is_seen in ((FAILED, True), (RELEASED, False)):
+            link.session.update_incoming([each.delivery for each in arrived if each.is_seen is is_seen], outcome)
+
+    def put_back(self, messages: Sequence[ReceivedMessage], *, is_seen: bool) -> bool:
+        """Have messages delivered again from here, before later ones; return False if that cannot be. The lock is held."""
+        if self._link is None or self._is_closed or self._link.error is not None:
+            return False
+        for message in messages:
+            message.is_seen = message.is_seen and is_seen
+            message.again += is_seen
+        self._arrived = deque(sorted((*messages, *self._arrived), key=attrgetter("serial")))
+        if self._is_interested and self._connection.is_started:
+            self._link.physical.later(self._on_ready)
+        return True
+
+    # ----------------------------------------------------------------------------------------------------- the SPI
+
+    def started(self) -> None:
+        """Give credit, and call `on_ready` if there are messages, as the connection was started."""
+        with self._connection.lock:
+            self._grant()
+            is_wanted = self._is_interested and bool(self._arrived)
+        if is_wanted:
+            self._on_ready()
+
+    def poll(self) -> Delivery | None:
+        return self._take(waits=False)
+
+    def poll_or_wait(self) -> Delivery | None:
+        return self._take(waits=True)
+
+    def _take(self, *, waits: bool) -> Delivery | None:
+        """Return the next message that is here; if it `waits`, set the interest if there is none, and clear it if there is one."""
+        connection = self._connection
+        while True:
+            with connection.lock:
+                link = self._link
+                if self._is_closed:
+                    return None
+                found = (
+                    self._arrived.popleft() if connection.is_started and link is not None and self._arrived else None
+                )
+                if found is None:
+                    if waits:
+                        self._is_interested = True
+                else:
+                    self.session.hold(found)
+                self._grant()
+                if found is not None and waits:
+                    self._is_interested = False
+            if link is not None and link.physical.engine.out_size:
+                self._flush(link.physical)
+            if found is None:
+                return None
+            # Decoded without the lock, which the thread that reads needs.
+            delivery = self._deliver(found)
+            if delivery is not None:
+                return delivery
+
+    def _flush(self, physical: PhysicalConnection) -> None:
+        try:
+            physical.flush()
+        except ConnectionLostInCallError:
+            _log.debug("the connection ended before the broker had heard of credit")
+
+    def _deliver(self, found: ReceivedMessage) -> Delivery | None:
+        """Return the delivery of a message; None: it cannot be read, or has expired, and was settled."""
+        connection = self._connection
+        try:
+            message = Message(found.delivery.data)
+            envelope = connection.received(
+                read_message(
+                    message,
+                    now_ms=connection.clock.time_ms(),
+                    destination=self.request.address,
+                    address=connection.profile.from_broker,
+                )
+            )
+            failed = message.header.delivery_count
+        except DecodeError as error:
+            _log.warning("PYJMS-AMQP a message of %s cannot be read: %s", self.request.address, error.description)
+            self._settle(found, Rejected(Error(Condition.DECODE_ERROR, error.description)))
+            return None
+        if envelope.expiration_ms and not found.is_seen and self._has_expired(envelope):
+            self._settle(found, RELEASED)
+            return None
+        before = max(failed + found.again, COUNTS.take(envelope, self.owner))
+        found.is_persistent = envelope.delivery_mode == _PERSISTENT
+        found.is_seen, found.envelope, found.count = True, envelope, before + 1
+        found.again = before - failed
+        return Delivery(envelope, before + 1, before > 0, found)
+
+    def _settle(self, found: ReceivedMessage, outcome: Any) -> None:
+        with self._connection.lock:
+            self.session.let_go((found,))
+            found.delivery.link.session.update_incoming((found.delivery,), outcome)
+        self._flush(found.physical)
+
+    def _has_expired(self, envelope: Envelope) -> bool:
+        """Return whether it has expired while it waited here (JMS 1.1 §3.4.9). It goes back, and expires at the broker."""
+        which = (envelope.message_id, envelope.expiration_ms)
+        if envelope.expiration_ms > self._connection.clock.time_ms() or which in self._expired:
+            return False
+        self._expired.append(which)
+        return True
+
+    def set_interested(self, interested: bool) -> None:
+        connection = self._connection
+        with connection.lock:
+            if self._is_closed:
+                return
+            link = self._link
+            self._is_interested = interested
+            if interested:
+                self._grant()
+            else:
+                self._revoke()
+            is_wanted = interested and bool(self._arrived) and connection.is_started
+        if link is not None and link.physical.engine.out_size:
+            self._flush(link.physical)
+        if is_wanted:
+            self._on_ready()
+
+    def catch_up(self) -> None:
+        """Fetch what the broker has now, by a drain (an exact `receive_no_wait`)."""
+        link = self._link
+        if link is None or self._arrived or not self._connection.is_started or link.physical.is_own_thread():
+            return
+        try:
+            # What comes while credit is taken back goes back: that ends first, or a later message would be received before it.
+            if self._is_revoked:
+                self._drain(link)
+            self._drain(link)
+        except ConnectionLostInCallError:
+            return  # there is nothing until the connection is back
+
+    def _drain(self, link: _ConsumerLink) -> None:
+        """Wait until the broker has sent what it has for the credit. Raises as `PhysicalConnection.call`."""
+
+        def ask(reply: Reply) -> None:
+            receiver = link.link
+            if (
+                link is not self._link
+                or self._arrived
+                or self._is_closed
+                or receiver is None
+                or not receiver.is_attached
+            ):
+                link.physical.settle(reply)
+                return
+            self._draining = reply
+            if not receiver.is_draining:
+                receiver.give_credit(max(receiver.credit, 1), drain=True)
+
+        try:
+            link.physical.call(ask, "a drain")
+        finally:
+            self._draining = None
+
+    def close(self) -> None:
+        with self._connection.lock:
+            if self._is_closed:
+                return
+            # The flag first: `poll` delivers nothing that is about to go back.
+            self._is_closed = True
+            link = self._link
+            if link is not None:
+                link.physical.settle(self._draining)
+                if not self._connection.profile.keeps_released:
+                    self._give_back_arrived(link)
+        try:
+            if link is not None:
+                if link.has_unsettled:
+                    # What the session has not settled stays with it, and can be settled on this link alone.
+                    self.session.keep_link(link, self)
+                else:
+                    self.end_link(link)
+        except (ConnectionLostInCallError, UnansweredError) as error:
+            _log.debug("a consumer ended with its connection: %s", error)
+        finally:
+            self._finish()
+
+    def end_link(self, link: _ConsumerLink) -> None:
+        """Detach a link of this consumer; a durable subscription stays. Raises as `ClientLink.detach`."""
+        link.detach(is_closed=self.request.durable_name is None)
+
+    def _finish(self) -> None:
+        self.session.forget(self)
+        if self.request.durable_name is not None:
+            self._connection.release(self.request.durable_name)
+
+
+_WINDOW: Final = 100
+
+
+class _BrowserLink(ClientLink):
+    """The link of a browser, which gets copies."""
+
+    link: Receiver | None
+
+    def __init__(self, physical: PhysicalConnection, session: Session) -> None:
+        super().__init__(physical, session)
+        self.messages: deque[IncomingDelivery] = deque()
+        self.reply: Reply | None = None
+
+    def arrived(self, delivery: IncomingDelivery) -> None:
+        """A copy has come."""
+        self.messages.append(delivery)
+        # A browser is sent settled copies; a broker that waits for an outcome gets it, and its message stays.
+        self.session.update_incoming((delivery,), RELEASED)
+
+    def drained(self) -> None:
+        """All that the credit was for has come, or there is no more."""
+        reply, self.reply = self.reply, None
+        self.physical.settle(reply)
+
+    def on_lost(self, error: ProviderError) -> None:
+        """The broker has ended the link by itself."""
+        self.physical.settle(self.reply, error=error)
+
+    def fetch(self) -> int:
+        """Ask for more messages, and return how many have come. Raises as `PhysicalConnection.call`."""
+        link = self.link
+        assert link is not None
+
+        def ask(reply: Reply) -> None:
+            if self.error is not None:
+                raise self.error
+            self.reply = reply
+            link.give_credit(_WINDOW, drain=True)
+
+        self.physical.call(ask, "the messages of a queue")
+        return len(self.messages)
+
+
+def browse(session: ClientSession, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+    """Yield the messages of a queue. Raises `ResourceError` when the connection is lost, and the broker's refusal."""
+    connection = session.connection
+    physical = connection.failover.current()
+    link = _BrowserLink(physical, session.amqp_session(physical))
+    filters = filters_of(selector, no_local=False)
+    source = Source(
+        connection.to_broker(address),
+        expiry_policy="link-detach",
+        distribution_mode="copy",
+        filter=filters,
+        default_outcome=RELEASED,
+        outcomes=_OUTCOMES,
+        capabilities=(capability_of(address),),
+    )
+    try:
+        answer = link.attach(
+            new_name("browser"),
+            Attach("", 0, True, snd_settle_mode=1, source=source, target=Target()),
+            f"a browser of {address}",
+        )
+        with physical.browsing(link.detach):
+            check_filters(filters, answer)
+            while link.fetch():
+                while link.messages:
+                    message = Message(link.messages.popleft().data)
+                    envelope = connection.received(
+                        read_message(
+                            message,
+                            now_ms=connection.clock.time_ms(),
+                            destination=address,
+                            address=connection.profile.from_broker,
+                        )
+                    )
+                    failed = message.header.delivery_count
+                    yield Delivery(envelope, failed + 1, failed > 0, None)
+                if session.is_closed:
+                    raise ClosedError("the session is closed")
+    except ConnectionLostInCallError as error:
+        raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
+    except ProviderError as error:
+        raise refused(link, selector, error) from error
+    except DecodeError as error:
+        raise DestinationError(f"a message of {address} cannot be read: {error.description}") from error

@@ -1,0 +1,277 @@
+"""Sends: confirmed by the broker's outcome, as far as its credit goes, and in doubt when the connection is lost."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import (
+    ClosedError,
+    DestinationError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+)
+from pyjms_provider.amqp.errors import LinkFault
+from pyjms_provider.amqp.performatives import ACCEPTED, RELEASED, Error, Modified, Rejected
+from pyjms_provider.protocols.amqp.connection import ConnectionSettings
+from tests.provider.clients.amqp.peer import Peer, text_of
+from tests.provider.clients.amqp.world import NEWS, QUICKLY, Events, connected, message, session_at
+
+
+def test_a_send_returns_when_the_broker_has_accepted(peer: Peer) -> None:
+    with session_at(peer) as session:
+        session.send(message("one"))
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["one"]
+        session.send(message("two", NEWS))
+    target = [attach.target for attach in peer.attaches]
+    assert [(each.address, each.capabilities) for each in target] == [("orders", ("queue",)), ("news", ("topic",))]
+
+
+def test_a_destination_has_one_link(peer: Peer) -> None:
+    with session_at(peer) as session:
+        for number in range(3):
+            session.send(message(str(number)))
+    assert len(peer.attaches) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        (Rejected(Error("amqp:not-found", "gone")), DestinationError),
+        (Rejected(Error("amqp:resource-limit-exceeded", "full")), ResourceError),
+        (RELEASED, ResourceError),
+        (Modified(True), ResourceError),
+    ],
+)
+def test_a_message_that_is_not_taken_is_an_error(peer: Peer, outcome: object, kind: type[ProviderError]) -> None:
+    peer.script.outcome = lambda address, data: outcome
+    with session_at(peer) as session:
+        with pytest.raises(kind):
+            session.send(message("one"))
+        peer.script.outcome = lambda address, data: ACCEPTED
+        session.send(message("two"))  # the link is still good
+
+
+def test_a_link_that_is_refused_is_the_error_of_the_send(peer: Peer) -> None:
+    peer.script.refuse = lambda link: LinkFault("amqp:not-found", "there is no such queue")
+    with session_at(peer) as session:
+        with pytest.raises(DestinationError, match="there is no such queue"):
+            session.send(message("one"))
+        peer.script.refuse = lambda link: None
+        session.send(message("two"))
+    names = [attach.name for attach in peer.attaches]
+    assert len(set(names)) == len(names) == 2  # some brokers hang on the name of a refused one
+
+
+def test_a_link_that_the_broker_detaches_is_asked_for_again(peer: Peer) -> None:
+    with session_at(peer) as session:
+        session.send(message("one"))
+        peer.do(lambda connection: connection.links[0].detach(fault=LinkFault("amqp:link:detach-forced", "so")))
+        # The detach may be under way while the next message is sent: then that is refused, and nothing is lost.
+        sent = 1
+        for number in range(2):
+            try:
+                session.send(message(str(number)))
+                sent += 1
+            except ProviderError:
+                continue
+        assert len(peer.queue("orders")) == sent >= 2
+
+
+def test_a_send_waits_for_credit_and_goes_on(peer: Peer) -> None:
+    peer.script.credit = 0
+    with session_at(peer) as session:
+        thread = Thread(target=session.send, args=(message("one"),))
+        thread.start()
+        peer.wait_for(lambda: any(connection.links for connection in peer.connections))
+        assert not peer.queue("orders")
+        peer.script.credit = 1
+        peer.do(lambda connection: connection.links[0].give_credit(1))  # type: ignore[attr-defined]
+        thread.join()
+        assert len(peer.queue("orders")) == 1
+
+
+def test_a_send_without_credit_ends_in_its_time_and_was_not_sent(peer: Peer) -> None:
+    peer.script.credit = 0
+    with session_at(peer, "timeout_ms=50") as session, pytest.raises(ResourceError, match="given no credit"):
+        session.send(message("one"))
+
+
+def test_the_close_of_the_session_ends_a_wait_for_credit(peer: Peer) -> None:
+    peer.script.credit = 0
+    errors: list[Exception] = []
+
+    with session_at(peer) as session:
+
+        def send() -> None:
+            try:
+                session.send(message("one"))
+            except ProviderError as error:
+                errors.append(error)
+
+        thread = Thread(target=send)
+        thread.start()
+        peer.wait_for(lambda: any(connection.links for connection in peer.connections))
+        while thread.is_alive() and not errors:
+            session.end_waits()
+            thread.join(0.01)
+        assert isinstance(errors[0], ClosedError)
+        session.close()
+
+
+def test_a_large_message_goes_in_many_frames(peer: Peer) -> None:
+    peer.script.settings = ConnectionSettings(frame_size_max=1024, incoming_window=4)
+    text = "x" * 200_000
+    with session_at(peer) as session:
+        session.send(message(text))
+        session.send(message("after"))
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == [text, "after"]
+
+
+def test_a_message_that_amqp_cannot_say_is_refused_before_it_is_sent(peer: Peer) -> None:
+    with session_at(peer) as session:
+        with pytest.raises(ProviderError, match="cannot be sent over AMQP"):
+            session.send(message("\ud800"))
+        assert not peer.attaches
+
+
+def test_a_send_without_an_answer_is_in_doubt(peer: Peer) -> None:
+    peer.script.outcome = lambda address, data: None
+    with session_at(peer, "timeout_ms=50") as session, pytest.raises(InDoubtError, match="has not answered"):
+        session.send(message("one"))
+
+
+def test_a_connection_that_is_lost_while_a_message_is_sent_leaves_it_in_doubt(peer: Peer) -> None:
+    events = Events()
+    with connected(peer, QUICKLY, events) as connection:
+        session = connection.open_session(transacted=False)
+        session.send(message("one"))
+        peer.script.cut_at = "transfer"
+        with pytest.raises(InDoubtError):
+            session.send(message("two"))
+        events.wait_for(1)
+        session.send(message("three"))
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["one", "three"]
+
+
+@pytest.mark.parametrize("step", ["begin", "attach"])
+def test_a_connection_that_is_lost_before_a_message_is_sent_loses_nothing(peer: Peer, step: str) -> None:
+    with connected(peer) as connection:
+        if step == "begin":
+            peer.script.cut_at = step
+        session = connection.open_session(transacted=False)
+        if step == "attach":
+            peer.script.cut_at = step
+        session.send(message("two"))
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["two"]
+
+
+def test_links_for_sending_are_limited(peer: Peer) -> None:
+    with session_at(peer) as session:
+        for number in range(120):
+            session.send(message("x", Address(AddressKind.QUEUE, f"queue-{number}")))
+        with peer.changed:
+            assert len(peer.connections[-1].links) <= 100
+        session.send(message("again", Address(AddressKind.QUEUE, "queue-0")))
+        assert len(peer.queue("queue-0")) == 2
+
+
+# Transactions
+
+
+def test_messages_of_a_transaction_are_there_with_the_commit(peer: Peer) -> None:
+    with session_at(peer, transacted=True) as session:
+        session.commit()
+        for number in range(5):
+            session.send(message(str(number)))
+        assert not peer.queue("orders")
+        session.commit()
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == list("01234")
+        session.send(message("dropped"))
+        session.rollback()
+        session.send(message("kept"))
+        session.commit()
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == [*"01234", "kept"]
+
+
+def test_a_message_that_is_refused_in_a_transaction_rolls_it_back(peer: Peer) -> None:
+    with session_at(peer, transacted=True) as session:
+        session.send(message("one"))
+        peer.script.outcome = lambda address, data: Rejected(Error("amqp:resource-limit-exceeded", "full"))
+        session.send(message("two"))
+        with pytest.raises(RolledBackError, match="full"):
+            session.commit()
+        peer.script.outcome = lambda address, data: ACCEPTED
+        session.send(message("three"))
+        session.commit()
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["three"]
+
+
+def test_a_destination_that_is_refused_begins_no_transaction(peer: Peer) -> None:
+    peer.script.refuse = lambda link: LinkFault("amqp:not-found", "no queue")
+    with session_at(peer, transacted=True) as session:
+        with pytest.raises(DestinationError):
+            session.send(message("one"))
+        session.commit()
+    assert len(peer.attaches) == 1
+
+
+def test_a_commit_that_the_broker_refuses_is_rolled_back(peer: Peer) -> None:
+    with session_at(peer, transacted=True) as session:
+        session.send(message("one"))
+        peer.script.discharge = lambda fail: Rejected(Error("amqp:transaction:rollback", "too late"))
+        with pytest.raises(RolledBackError, match="too late"):
+            session.commit()
+        peer.script.discharge = lambda fail: ACCEPTED
+        session.send(message("two"))
+        session.commit()
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["two"]
+
+
+def test_a_commit_without_an_answer_is_in_doubt(peer: Peer) -> None:
+    with session_at(peer, "timeout_ms=200", transacted=True) as session:
+        session.send(message("one"))
+        peer.script.discharge = lambda fail: None
+        with pytest.raises(InDoubtError):
+            session.commit()
+        peer.script.discharge = lambda fail: ACCEPTED
+
+
+def test_a_connection_that_is_lost_in_a_commit_leaves_it_in_doubt(peer: Peer) -> None:
+    with session_at(peer, transacted=True) as session:
+        session.send(message("one"))
+        peer.script.cut_at = "discharge"
+        with pytest.raises(InDoubtError):
+            session.commit()
+        session.send(message("two"))
+        session.commit()
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["two"]
+
+
+@pytest.mark.parametrize("step", ["declare", "transfer"])
+def test_a_connection_that_is_lost_in_a_transaction_rolls_it_back(peer: Peer, step: str) -> None:
+    events = Events()
+    with connected(peer, QUICKLY, events) as connection:
+        session = connection.open_session(transacted=True)
+        peer.script.cut_at = step
+        session.send(message("one"))
+        events.wait_for(1)
+        session.send(message("two"))
+        with pytest.raises(RolledBackError):
+            session.commit()
+        session.send(message("three"))
+        session.commit()
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["three"]
+
+
+def test_a_large_transaction_does_not_wait_in_memory(peer: Peer) -> None:
+    text = "x" * 1_000_000
+    with session_at(peer, transacted=True) as session:
+        for _ in range(10):
+            session.send(message(text))
+        session.commit()
+        assert len(peer.queue("orders")) == 10
