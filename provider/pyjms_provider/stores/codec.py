@@ -193,7 +193,7 @@ def encode(envelope: Envelope) -> bytes:
     """Return `envelope` as bytes. Raises `CodecError` for a value of a type that messages may not contain."""
     if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known
-    data = _encode_array(envelope)
+    data = encode_array(envelope)
     # The checksum detects damage that the file system and SQLite do not, before a wrong message is delivered.
     return _HEAD.pack(VERSION, crc32(data)) + data
 
@@ -202,7 +202,7 @@ def encode_plain(envelope: Envelope) -> bytes:
     """Return the array of `envelope` alone, without version and checksum, for data that is not stored. Raises `CodecError`."""
     if FAST_PATHS and type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
         return known[HEAD_SIZE:]
-    return _encode_array(envelope)
+    return encode_array(envelope)
 
 
 def _kept(envelope: PackedEnvelope) -> bytes | None:
@@ -210,7 +210,8 @@ def _kept(envelope: PackedEnvelope) -> bytes | None:
     return getattr(envelope, "data", None)
 
 
-def _encode_array(envelope: Envelope) -> bytes:
+def encode_array(envelope: Envelope) -> bytes:
+    """Return the array of `envelope`, encoded anew. Raises `CodecError`."""
     destination, reply_to, body = envelope.destination, envelope.reply_to, envelope.body
     properties, deliver_at_ms = envelope.properties, envelope.deliver_at_ms
     if deliver_at_ms:

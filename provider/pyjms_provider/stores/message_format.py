@@ -30,8 +30,12 @@ _decoder: Final = Decoder(tuple[int, str, str | None, int, int, int, bytes])
 
 def encode(envelope: Envelope) -> bytes:
     """Return a message as a store keeps it. Raises `CodecError` for a value of a type that messages may not contain."""
-    if type(envelope) is not AmqpEnvelope or envelope.sections is None:
+    if type(envelope) is codec.PackedEnvelope:
         return codec.encode(envelope)
+    if type(envelope) is not AmqpEnvelope or envelope.sections is None:
+        # As `codec.encode` does, without its call: most messages that are stored come here.
+        array = codec.encode_array(envelope)
+        return _HEAD.pack(codec.VERSION, crc32(array)) + array
     destination = envelope.destination
     fields = (
         destination.kind + _TEMPORARY * destination.temporary,
