@@ -19,6 +19,7 @@ from pyjms_provider.amqp.performatives import (
     Discharge,
     Disposition,
     End,
+    Properties,
     Rejected,
     Source,
     Target,
@@ -286,3 +287,38 @@ def test_an_unknown_transaction_acquires_nothing(broker: RawBroker) -> None:
     assert error is not None
     assert error.condition == Condition.UNKNOWN_TRANSACTION
     assert broker.left(name) == [text("stays")]
+
+
+@pytest.mark.amqp_rule("4.3-g", "4.3-d")
+@pytest.mark.parametrize("is_rejectable", [True, False])
+def test_a_transaction_of_which_a_settled_message_failed_is_rolled_back(broker: RawBroker, is_rejectable: bool) -> None:
+    name = fresh()
+    peer = controlled(broker, REJECTABLE if is_rejectable else Source(outcomes=("amqp:accepted:list",)))
+    peer.attach_sender(Target(None))
+    txn = declare(peer)
+    for to in (name, "temp-queue://not-there"):
+        message = write(Properties(to=to)) + text("x")
+        peer.transfer(message, state=TransactionalState(txn), settled=True)
+    peer.transfer(value(Discharge(txn)), handle=CONTROL)
+    told = peer.expect(Disposition | Detach)  # type: ignore[arg-type]
+    assert isinstance(told, Disposition) is is_rejectable
+    error = told.state.error if isinstance(told, Disposition) else told.error
+    assert error is not None
+    assert error.condition == Condition.TRANSACTION_ROLLBACK
+    assert broker.left(name) == []
+
+
+@pytest.mark.amqp_rule("relay-2.2.2-b", "4.3-g")
+def test_a_message_of_a_transaction_that_cannot_be_rejected_closes_its_link(broker: RawBroker) -> None:
+    peer = controlled(broker)
+    peer.attach_sender(Target(None), source=Source(outcomes=("amqp:accepted:list",)))
+    txn = declare(peer)
+    message = write(Properties(to="temp-queue://not-there")) + text("x")
+    peer.transfer(message, delivery_tag=b"tag", state=TransactionalState(txn))
+    error = peer.expect(Detach).error
+    assert error is not None
+    assert (error.condition, dict(error.info or {})) == (Condition.NOT_FOUND, {"delivery-tag": b"tag"})
+    state = discharge(peer, txn)
+    assert isinstance(state, Rejected)
+    assert state.error is not None
+    assert state.error.condition == Condition.TRANSACTION_ROLLBACK

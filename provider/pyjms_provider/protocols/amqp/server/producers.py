@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyjms.types import Stored
     from pyjms_provider.protocols.amqp.link import IncomingDelivery, Link
     from pyjms_provider.protocols.amqp.server.contracts import LinkSession
+    from pyjms_provider.protocols.amqp.server.transactions import Transaction
 
 ACCEPTED: Final = Accepted()
 _DELIVERY_TIME: Final = "x-opt-delivery-time"
@@ -131,7 +132,7 @@ class ProducerLink:
             state = delivery.state
             if isinstance(state, TransactionalState):
                 transaction = session.engine.transactions.find(state.txn_id)
-                sends = _Sends(self, transaction.session)
+                sends = _Sends(self, transaction.session, transaction)
                 sends.items.append((delivery, envelope))
                 transaction.executor.add(
                     Work(sends.do, sends.done, transaction.session.may_wait(envelope), content_bytes=len(delivery.data))
@@ -231,14 +232,17 @@ class ProducerLink:
     def _answer(self, delivery: IncomingDelivery, error: Exception | None) -> None:
         self._pending -= 1
         if error is not None:
-            if isinstance(delivery.state, TransactionalState):
+            is_in_transaction = isinstance(delivery.state, TransactionalState)
+            if is_in_transaction:
                 self.session.engine.transactions.spoil(delivery.state.txn_id, error)
-            elif delivery.is_settled or not takes_rejected(self.link):
-                # Only the end of the link tells that the message was not taken.
-                self.session.end_link(self.link, _with_tag(error, delivery) if self.address is None else error)
-                return
             if self.address is None:
                 error = _with_tag(error, delivery)
+            # Of a settled message of a transaction the commit tells that it was not taken, and else the end of the link.
+            if (delivery.is_settled and not is_in_transaction) or not (
+                delivery.is_settled or takes_rejected(self.link)
+            ):
+                self.session.end_link(self.link, error)
+                return
         state: Any = ACCEPTED if error is None else Rejected(told(error))
         if isinstance(delivery.state, TransactionalState):
             state = TransactionalState(delivery.state.txn_id, state)
@@ -300,12 +304,13 @@ def _check_policies(properties: Mapping[str, Any]) -> None:
 class _Sends:
     """Messages of one link that are sent in one step."""
 
-    def __init__(self, link: ProducerLink, session: ProviderSession) -> None:
+    def __init__(self, link: ProducerLink, session: ProviderSession, transaction: Transaction | None = None) -> None:
         self.items: list[tuple[IncomingDelivery, Envelope]] = []
         self.is_patient = False
         self._link = link
         self._session = link.session
         self._to = session
+        self._transaction = transaction
         self._errors: list[Exception | None] = []
 
     def do(self) -> None:
@@ -313,8 +318,13 @@ class _Sends:
         guard = self._session.engine.guard
         if len(self.items) == 1:
             ((_, envelope),) = self.items
-            guard.send(envelope)
-            self._to.send(envelope)
+            try:
+                guard.send(envelope)
+                self._to.send(envelope)
+            except ProviderError as error:
+                if self._transaction is not None:  # whose commit may be the next work
+                    self._transaction.spoil(error)
+                raise
             return
         sendings = [Sending(self._to, envelope, guard) for _, envelope in self.items]
         self._errors = list(guard.host.send_together(sendings))
