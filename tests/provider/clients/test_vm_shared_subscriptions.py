@@ -235,19 +235,21 @@ def test_a_dead_letter_says_where_it_was(world: World, is_durable: bool) -> None
 
 @pytest.mark.parametrize("is_durable", [False, True])
 def test_many_threads_attach_and_close_at_once(world: World, is_durable: bool) -> None:
-    """Each finds the subscription or makes it; none is refused, and in the end none is left but the durable one."""
+    """Each finds the subscription or makes it; none is refused, no message comes twice, and in the end none is left but the durable one.
+
+    That one loses no message either.
+    """
     connections = [world.connect() for _ in range(8)]
-    start, failed = Barrier(len(connections)), list[BaseException]()
+    start, failed, taken = Barrier(len(connections)), list[BaseException](), list[str]()
 
     def work(number: int) -> None:
         try:
             start.wait()
-            for _ in range(50):
+            for turn in range(50):
                 session = connections[number].open_session(transacted=False)
                 consumer = share(session, is_durable=is_durable)
-                session.send(news("a"))
-                for delivery in iter(consumer.poll, None):
-                    session.acknowledge([delivery])
+                session.send(news(f"{number}.{turn}"))
+                taken.extend(drain(session, consumer))
                 session.close()
         except BaseException as error:
             failed.append(error)
@@ -263,5 +265,7 @@ def test_many_threads_attach_and_close_at_once(world: World, is_durable: bool) -
     assert len(host.subscriptions.shared()) == 0
     if is_durable:
         session = connections[0].open_session(transacted=False)
-        drain(session, share(session, is_durable=is_durable))
+        taken += drain(session, share(session, is_durable=is_durable))
+        assert sorted(taken) == sorted(f"{number}.{turn}" for number in range(8) for turn in range(50))
+    assert len(set(taken)) == len(taken)
     assert len(host.store) == 0
