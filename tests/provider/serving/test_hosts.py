@@ -9,7 +9,7 @@ from queue import Queue
 
 import pytest
 
-from pyjms import ConnectionFactory, JMSException
+from pyjms import ConnectionFactory, InvalidDestinationException, JMSException, Session
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.errors import FailedOpeningError
@@ -19,6 +19,7 @@ from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.hosts import ManagedHosts, running_hosts
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.stores.file_lock import FileLock
+from tests.system.network.served import make_queue, port_of, stored_broker
 
 LONG_S = 30
 
@@ -152,3 +153,18 @@ def test_clients_of_a_host_that_failed_are_led_to_no_other_one(folder: Path, sto
         assert ManagedHosts(port, "shop").find("mallory") is None
         assert port.state is State.ACTIVE
         assert len(served.addresses()) == 1
+
+
+def test_clients_of_a_host_that_creates_none_on_demand_use_the_queues_that_are_there() -> None:
+    with stored_broker(None, create_on_demand=False) as served:
+        make_queue(served, name="there")
+        with ConnectionFactory(f"stomp://127.0.0.1:{port_of(served)}").create_connection() as connection:
+            connection.start()
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            session.create_producer(session.create_queue("there")).send(session.create_text_message("x"))
+            assert session.create_consumer(session.create_queue("there")).receive(10_000) is not None
+            assert session.create_consumer(session.create_topic("topics need nobody")).receive_no_wait() is None
+            with pytest.raises(InvalidDestinationException, match="creates none on demand"):
+                session.create_consumer(session.create_queue("missing"))
+            with pytest.raises(InvalidDestinationException, match="creates none on demand"):
+                session.create_producer(session.create_queue("missing")).send(session.create_text_message("x"))

@@ -326,6 +326,26 @@ def test_a_receiver_of_settled_messages_gets_them_settled(broker: RawBroker) -> 
     assert broker.left(name) == []
 
 
+@pytest.mark.amqp_rule("2.7.6-c", "2.7.6-d")
+def test_messages_that_the_sender_does_not_settle_take_its_credit(broker: RawBroker) -> None:
+    name = fresh()
+    peer = broker.in_session()
+    answer = peer.attach_sender(Target(name, capabilities=QUEUE), rcv_settle_mode=1)
+    assert answer.rcv_settle_mode == 1
+    peer.send(Flow(0, 10, 0, 10, handle=0, echo=True))
+    credit = peer.expect(Flow, passing=()).link_credit
+    assert credit
+    for _ in range(credit):
+        peer.transfer(text("x"))
+    told = [peer.expect(Disposition) for _ in range(credit)]
+    assert all((each.settled, each.state) == (False, ACCEPTED) for each in told)
+    peer.send(Flow(0, 10, credit, 10, handle=0, echo=True))
+    assert peer.expect(Flow, passing=()).link_credit == 0
+    peer.send(Disposition(role=False, first=0, last=credit - 1, settled=True, state=ACCEPTED))
+    assert (peer.expect(Flow, passing=()).link_credit or 0) >= credit
+    assert broker.left(name)[:1] == [text("x")]
+
+
 # The format of messages
 
 

@@ -137,6 +137,9 @@ class _OutgoingLink:
     def received(self, delivery: IncomingDelivery) -> None:
         """Senders receive nothing here."""
 
+    def settled_by_client(self, count: int) -> None:
+        """Senders receive nothing here."""
+
     def attach(self, source: Source) -> None:
         """Answer the client's attach."""
         remote = self.link.remote

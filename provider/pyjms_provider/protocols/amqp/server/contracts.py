@@ -130,8 +130,8 @@ class LinkSession(Protocol):
         """Do work now, or in its turn."""
         ...
 
-    def answer(self, delivery: IncomingDelivery, state: Any) -> None:
-        """Tell the client the outcome of its message; most are told together."""
+    def answer(self, delivery: IncomingDelivery, state: Any) -> bool:
+        """Tell the client the outcome of its message; most are told together. Return whether the client has to settle it yet."""
         ...
 
     def refuse(self, link: Link, error: Exception) -> None:
@@ -152,6 +152,10 @@ class ServedLink(Protocol):
 
     def received(self, delivery: IncomingDelivery) -> None:
         """Take a message."""
+        ...
+
+    def settled_by_client(self, count: int) -> None:
+        """Go on, as the client has settled so many messages of which it was told the outcome (rcv-settle-mode second)."""
         ...
 
     def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:

@@ -41,7 +41,7 @@ class CoordinatorLink:
         remote = link.remote
         assert remote is not None
         target = Coordinator(_CAPABILITIES)
-        link.attach(Attach("", 0, False, rcv_settle_mode=remote.rcv_settle_mode, source=remote.source, target=target))
+        link.attach(Attach("", 0, False, source=remote.source, target=target))
         link.give_credit(_CREDIT)
 
     def credit_changed(self) -> None:
@@ -106,6 +106,9 @@ class CoordinatorLink:
             self._session.end_link(self.link, error)
         else:
             self._session.answer(delivery, Rejected(told(error)))
+
+    def settled_by_client(self, count: int) -> None:
+        """The coordinator settles first."""
 
     def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
         """Return the work that ends it: open transactions are rolled back."""

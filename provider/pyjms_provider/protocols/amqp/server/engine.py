@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -154,7 +154,7 @@ class AmqpServerEngine(ProtocolEngine):
             CreditChanged: lambda event: event.link.context.credit_changed(),
             DeliveryReceived: lambda event: event.delivery.link.context.received(event.delivery),
             OutgoingUpdated: lambda event: event.deliveries[0].link.session.context.updated(event),
-            IncomingUpdated: lambda _: None,
+            IncomingUpdated: self._settled_by_client,
         }
 
     def _mechanisms(self) -> tuple[str, ...]:
@@ -444,6 +444,11 @@ class AmqpServerEngine(ProtocolEngine):
         self._sessions.pop(session.session, None)
         if self._is_leaving and not self._sessions:
             self._leave()
+
+    def _settled_by_client(self, event: IncomingUpdated) -> None:
+        if event.is_settled:
+            for link, count in Counter(each.link for each in event.deliveries).items():
+                link.context.settled_by_client(count)
 
     def steal(self, link: Link) -> None:
         """End the links of other sessions that have the name of one which is being attached."""

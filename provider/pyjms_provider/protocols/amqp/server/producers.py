@@ -230,7 +230,6 @@ class ProducerLink:
         self._answer(delivery, error)
 
     def _answer(self, delivery: IncomingDelivery, error: Exception | None) -> None:
-        self._pending -= 1
         if error is not None:
             is_in_transaction = isinstance(delivery.state, TransactionalState)
             if is_in_transaction:
@@ -246,7 +245,14 @@ class ProducerLink:
         state: Any = ACCEPTED if error is None else Rejected(told(error))
         if isinstance(delivery.state, TransactionalState):
             state = TransactionalState(delivery.state.txn_id, state)
-        self.session.answer(delivery, state)
+        if self.session.answer(delivery, state):
+            delivery.data = b""  # the number waits for the client, and the message needs not
+        else:
+            self.settled_by_client(1)
+
+    def settled_by_client(self, count: int) -> None:
+        """Give credit, as so many messages are over. One that the client has to settle takes credit until then: they are limited so."""
+        self._pending -= count
         self._give_credit()
 
     # The end

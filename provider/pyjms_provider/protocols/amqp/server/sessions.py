@@ -161,10 +161,10 @@ class ServedSession:
             for go_on in waiting:
                 go_on()
 
-    def answer(self, delivery: IncomingDelivery, state: Any) -> None:
-        """Tell the client the outcome of its message; most are told together."""
+    def answer(self, delivery: IncomingDelivery, state: Any) -> bool:
+        """Tell the client the outcome of its message; most are told together. Return whether the client has to settle it yet."""
         if delivery.is_settled:
-            return
+            return False
         is_second = delivery.rcv_settle_mode == 1 or (
             delivery.rcv_settle_mode is None
             and delivery.link.local is not None
@@ -172,9 +172,10 @@ class ServedSession:
         )
         if state is ACCEPTED and not is_second:
             self._accepted.append(delivery)
-            return
+            return False
         self.flush()
         self.session.update_incoming((delivery,), state, is_settled=not is_second)
+        return is_second
 
     # What clients tell of their deliveries
 
@@ -340,6 +341,9 @@ class _Refused:
 
     def received(self, delivery: IncomingDelivery) -> None:
         """Take nothing."""
+
+    def settled_by_client(self, count: int) -> None:
+        """Give nothing."""
 
     def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
         """End nothing."""
