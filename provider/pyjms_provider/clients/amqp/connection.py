@@ -23,20 +23,18 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConsumer, ProviderInfo, ProviderSession
 from pyjms.spi.words import installed_version
+from pyjms_provider.amqp.capabilities import (
+    ANONYMOUS_RELAY,
+    DELAYED_DELIVERY,
+    SHARED_SUBSCRIPTIONS,
+    SOLE_CONNECTION,
+)
 from pyjms_provider.amqp.codec import Described, ULong
 from pyjms_provider.amqp.performatives import Attach, Open, Source, Target
 from pyjms_provider.clients.amqp.consumer import AmqpConsumer
 from pyjms_provider.clients.amqp.links import ClientLink, new_name
 from pyjms_provider.clients.amqp.physical_connection import CLOSE_MS, PhysicalConnection, endpoint_in
-from pyjms_provider.clients.amqp.profiles import (
-    ANONYMOUS_RELAY,
-    DELAYED_DELIVERY,
-    SHARED_SUBSCRIPTIONS,
-    SOLE_CONNECTION,
-    BrokerProfile,
-    capability_of,
-    profile_of,
-)
+from pyjms_provider.clients.amqp.profiles import BrokerProfile, capability_of, profile_of
 from pyjms_provider.clients.amqp.session import AmqpSession
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, not_restored
 from pyjms_provider.clients.network.failover import FailoverConnection, FailoverProviderConnection

@@ -9,14 +9,8 @@ from urllib.parse import quote, unquote
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind
+from pyjms_provider.amqp.capabilities import CONFIRMED_SETTLEMENT, DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS
 from pyjms_provider.amqp.performatives import Open
-
-CONFIRMED_SETTLEMENT: Final = "pyjms:confirmed-settlement"
-"""The capability of a broker that settles deliveries of a link with the receiver's settle mode "second" only when the outcome is safe."""
-ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
-DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
-SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
-SOLE_CONNECTION: Final = "sole-connection-for-container"
 
 _QUEUES: Final = Capability.SELECTORS | Capability.BROWSING | Capability.TEMPORARY_DESTINATIONS | Capability.EXPIRATION
 _TOPICS: Final = Capability.TOPICS | Capability.DURABLE_SUBSCRIPTIONS | Capability.NO_LOCAL

@@ -18,6 +18,7 @@ from pyjms.spi.errors import (
     UrlError,
 )
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.amqp.capabilities import CONFIRMED_SETTLEMENT
 from pyjms_provider.amqp.performatives import ACCEPTED, RELEASED, Error, Modified, Open, Rejected
 from pyjms_provider.clients.amqp import profiles
 from pyjms_provider.clients.amqp.options import AmqpSettings, read_url
@@ -86,9 +87,7 @@ def test_a_broker_is_recognised_by_its_open(properties: dict[str, str] | None, h
 
 def test_what_open_offers_is_added() -> None:
     plain = profile_of(Open("c"), "h")
-    rich = profile_of(
-        Open("c", offered_capabilities=("SHARED-SUBS", "DELAYED_DELIVERY", profiles.CONFIRMED_SETTLEMENT)), "h"
-    )
+    rich = profile_of(Open("c", offered_capabilities=("SHARED-SUBS", "DELAYED_DELIVERY", CONFIRMED_SETTLEMENT)), "h")
     added = Capability.SHARED_SUBSCRIPTIONS | Capability.DELIVERY_DELAY
     assert not plain.capabilities & added
     assert rich.capabilities == plain.capabilities | added

@@ -19,6 +19,13 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
 )
+from pyjms_provider.amqp.capabilities import (
+    ANONYMOUS_RELAY,
+    CONFIRMED_SETTLEMENT,
+    DELAYED_DELIVERY,
+    SHARED_SUBSCRIPTIONS,
+    SOLE_CONNECTION,
+)
 from pyjms_provider.amqp.codec import Symbol, UInt
 from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault
 from pyjms_provider.amqp.performatives import Open, SaslCode
@@ -81,11 +88,13 @@ _log = logging.getLogger(__name__)
 _NAME_ONE: Final = "name one in the hostname of the open, or have the operator set default_host of this port"
 _CLOSING_MS: Final = 2_000
 """How long a client has to answer the broker's close."""
-SOLE_CONNECTION: Final = "sole-connection-for-container"
-DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
-SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
-ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
-_OFFERED: Final = (SOLE_CONNECTION, DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, ANONYMOUS_RELAY)
+_OFFERED: Final = (
+    SOLE_CONNECTION,
+    DELAYED_DELIVERY,
+    SHARED_SUBSCRIPTIONS,
+    ANONYMOUS_RELAY,
+    CONFIRMED_SETTLEMENT,
+)
 _SCRAM: Final = "SCRAM-SHA-256"
 _SHOWN: Final[tuple[tuple[str, Credentials | None], ...]] = (
     ("EXTERNAL", CertificateCredentials(certificate=b"")),
