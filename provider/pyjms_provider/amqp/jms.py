@@ -53,6 +53,8 @@ PRIORITY_MAX: Final = 9
 MESSAGE_TYPE: Final = "x-opt-jms-msg-type"
 DESTINATION_TYPE: Final = "x-opt-jms-dest"
 REPLY_TO_TYPE: Final = "x-opt-jms-reply-to"
+DELIVERY_TIME: Final = "x-opt-delivery-time"
+"""When a message may be delivered, in milliseconds since 1970."""
 _OLD_DESTINATION_TYPE: Final = "x-opt-to-type"
 _OLD_REPLY_TO_TYPE: Final = "x-opt-reply-type"
 
@@ -192,19 +194,26 @@ _HEADERS: Final[Mapping[tuple[bool, int], bytes]] = {
 
 def _annotations(envelope: Envelope) -> bytes:
     destination, reply_to = envelope.destination, envelope.reply_to
-    return _written_annotations(
+    kinds = (
         _KINDS[envelope.body_kind],
         _ADDRESS_KINDS[destination.kind, destination.temporary],
         None if reply_to is None else _ADDRESS_KINDS[reply_to.kind, reply_to.temporary],
     )
+    if envelope.deliver_at_ms:
+        return write_annotations({**_annotations_of(*kinds), DELIVERY_TIME: Long(envelope.deliver_at_ms)})
+    return _written_annotations(*kinds)
+
+
+def _annotations_of(kind: int, destination: int, reply_to: int | None) -> dict[str, Any]:
+    annotations = {MESSAGE_TYPE: Byte(kind), DESTINATION_TYPE: Byte(destination)}
+    if reply_to is not None:
+        annotations[REPLY_TO_TYPE] = Byte(reply_to)
+    return annotations
 
 
 @cache  # as many as there are kinds
 def _written_annotations(kind: int, destination: int, reply_to: int | None) -> bytes:
-    annotations = {MESSAGE_TYPE: Byte(kind), DESTINATION_TYPE: Byte(destination)}
-    if reply_to is not None:
-        annotations[REPLY_TO_TYPE] = Byte(reply_to)
-    return write_annotations(annotations)
+    return write_annotations(_annotations_of(kind, destination, reply_to))
 
 
 def _bare(envelope: Envelope) -> tuple[bytes, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
@@ -365,10 +366,25 @@ class AmqpConnection(FailoverProviderConnection):
         assert isinstance(consumer, AmqpConsumer)
         self.receivers.discard(consumer)
 
+    def take_number(self, consumer: ProviderConsumer) -> int:
+        """Return the lowest number that no other open consumer of the same shared subscription has."""
+        assert isinstance(consumer, AmqpConsumer)
+        request = consumer.request
+        with self._lock:
+            same = {
+                each.number
+                for each in tuple(self.receivers)
+                if (each.request.shared_name, each.request.durable_name) == (request.shared_name, request.durable_name)
+            }
+            # Entered at once: another thread may ask for the same subscription.
+            consumer.number = next(number for number in count(1) if number not in same)
+        return consumer.number
+
     def reserve(self, durable_name: str) -> None:
         """Take a durable subscription for a consumer. Raises `SubscriptionInUseError`."""
         with self._lock:
-            if durable_name in self._durable_names:
+            is_in_use = any(each.request.durable_name == durable_name for each in tuple(self.receivers))
+            if is_in_use or durable_name in self._durable_names:
                 raise SubscriptionInUseError(f"the durable subscription {durable_name!r} has a subscriber already")
             self._durable_names.add(durable_name)
 

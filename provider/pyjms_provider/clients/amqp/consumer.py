@@ -22,6 +22,7 @@ from pyjms.spi.errors import (
     InvalidSelectorError,
     ProviderError,
     ResourceError,
+    SubscriptionInUseError,
 )
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.amqp.codec import Described, ULong
@@ -123,6 +124,8 @@ def refused(link: ClientLink, selector: Selector | None, error: ProviderError) -
     """Return the error for a link with a selector that the broker has refused: the runtime has checked it, and brokers differ."""
     if selector is not None and link.condition == Condition.INVALID_FIELD:
         return InvalidSelectorError(error.reason, selector.text, 0)
+    if link.condition == Condition.RESOURCE_LOCKED:
+        return SubscriptionInUseError(error.reason)
     return error
 
 
@@ -159,6 +162,8 @@ class AmqpConsumer(ProviderConsumer):
         self._connection = session.connection
         self._on_ready = on_ready
         self._window = window
+        self.number = 0
+        """Its number among the consumers of a shared subscription on this connection; 0: it has none."""
         self._link: _ConsumerLink | None = None
         self._arrived: deque[ReceivedMessage] = deque()
         self._serials = count(1)
@@ -222,11 +227,31 @@ class AmqpConsumer(ProviderConsumer):
         physical.flush()
 
     def _link_name(self) -> str:
-        return self.request.durable_name or new_name("consumer")
+        """Return the link's name, which is that of a subscription; consumers of a shared one add a number, as Qpid JMS does."""
+        request = self.request
+        if request.shared_name is not None:
+            kind = "volatile" if self._connection.client_id is not None else "global-volatile"
+            return f"{request.shared_name}|{kind}{self._number()}"
+        if request.durable_name is None:
+            return new_name("consumer")
+        if not request.is_shared:
+            return request.durable_name
+        kind, number = "" if self._connection.client_id is not None else "global", self._number()
+        suffix = kind if number == 1 else f"{kind}{number}"
+        return f"{request.durable_name}|{suffix}" if suffix else request.durable_name
+
+    def _number(self) -> int:
+        """Return the consumer's number among those of its shared subscription on this connection."""
+        if not self.number:
+            self.number = self._connection.take_number(self)
+        return self.number
 
     def _attach_performative(self) -> Attach:
         request, connection = self.request, self._connection
         is_durable = request.durable_name is not None
+        capabilities = [capability_of(request.address)]
+        if request.is_shared or request.shared_name is not None:
+            capabilities += ["shared"] if connection.client_id is not None else ["shared", "global"]
         source = Source(
             connection.to_broker(request.address),
             durable=_UNSETTLED_STATE if is_durable else 0,
@@ -235,7 +260,7 @@ class AmqpConsumer(ProviderConsumer):
             filter=filters_of(request.selector, no_local=request.no_local),
             default_outcome=FAILED,
             outcomes=_OUTCOMES,
-            capabilities=(capability_of(request.address),),
+            capabilities=tuple(capabilities),
         )
         return Attach(
             "",
@@ -508,7 +533,7 @@ class AmqpConsumer(ProviderConsumer):
 
     def _finish(self) -> None:
         self.session.forget(self)
-        if self.request.durable_name is not None:
+        if self.request.durable_name is not None and not self.request.is_shared:
             self._connection.release(self.request.durable_name)
 
 

@@ -85,6 +85,10 @@ class ClientConnection(Protocol):
         """Remove a consumer that closes."""
         ...
 
+    def take_number(self, consumer: ProviderConsumer) -> int:
+        """Return the lowest number that no other open consumer of the same shared subscription has."""
+        ...
+
     def forget_session(self, session: ProviderSession) -> None:
         """Remove a session that closes."""
         ...

@@ -69,7 +69,6 @@ class BrokerProfile:
 PYJMS: Final = BrokerProfile(
     name="pyjms broker",
     capabilities=_JMS | Capability.PRIORITIES | Capability.REDELIVERY_COUNT | Capability.DEAD_LETTERS,
-    is_tested=False,
 )
 ARTEMIS: Final = BrokerProfile(
     name="ActiveMQ Artemis",

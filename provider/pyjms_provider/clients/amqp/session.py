@@ -320,7 +320,7 @@ class AmqpSession(ProviderSession):
             raise DestinationError(
                 f"{request.address} was deleted, or is another connection's, which alone may consume from it"
             )
-        if request.durable_name is not None:
+        if request.durable_name is not None and not request.is_shared:
             self._end_kept(request.durable_name)
             connection.reserve(request.durable_name)
         consumer = AmqpConsumer(self, request, on_ready, connection.settings.prefetch_messages)
@@ -358,11 +358,18 @@ class AmqpSession(ProviderSession):
         physical = self.connection.failover.current()
         link = ClientLink(physical, self.amqp_session(physical))
         # A link without a source looks the subscription up by its name; the answer has its source.
+        # One of a client id is named so; one of no client id is a shared one.
+        is_global = self.connection.client_id is None
+        attach = Attach(
+            "", 0, True, source=None, target=Target(), desired_capabilities=("shared", "global") if is_global else ()
+        )
         try:
-            link.attach(name, Attach("", 0, True, source=None, target=Target()), f"the subscription {name}")
+            link.attach(f"{name}|global" if is_global else name, attach, f"the subscription {name}")
         except UnansweredError:
             raise
         except ProviderError as error:
+            if link.condition == Condition.RESOURCE_LOCKED:
+                raise SubscriptionInUseError(error.reason) from error
             raise UnknownSubscriptionError(f"there is no durable subscription {name!r}: {error.reason}") from error
         link.detach(is_closed=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -18,8 +19,10 @@ from pyjms.spi.errors import (
     TooLateError,
     UnknownSubscriptionError,
 )
+from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.amqp.errors import LinkFault
+from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     RELEASED,
@@ -307,6 +310,44 @@ def test_a_durable_subscription_outlives_its_consumer(peer: Peer) -> None:
     source = source_of(peer.attaches[0])
     assert (peer.attaches[0].name, source.durable, source.expiry_policy) == ("daily", 2, "never")
     assert (source.distribution_mode, source.capabilities) == ("copy", ("topic",))
+
+
+@pytest.mark.parametrize(
+    ("client_id", "is_durable", "names", "capabilities"),
+    [
+        ("me", True, ["daily", "daily|2"], ("topic", "shared")),
+        (None, True, ["daily|global", "daily|global2"], ("topic", "shared", "global")),
+        ("me", False, ["daily|volatile1", "daily|volatile2"], ("topic", "shared")),
+        (None, False, ["daily|global-volatile1", "daily|global-volatile2"], ("topic", "shared", "global")),
+    ],
+)
+def test_consumers_of_a_shared_subscription_are_numbered(
+    peer: Peer, client_id: str | None, is_durable: bool, names: list[str], capabilities: tuple[str, ...]
+) -> None:
+    request = SubscribeRequest(
+        address=NEWS,
+        selector=None,
+        no_local=False,
+        durable_name="daily" if is_durable else None,
+        shared_name=None if is_durable else "daily",
+        is_shared=is_durable,
+    )
+    with connected(peer, client_id=client_id) as connection:
+        session = connection.open_session(transacted=False)
+        first, _ = (session.subscribe(request, lambda: None) for _ in range(2))
+        if is_durable:
+            with pytest.raises(SubscriptionInUseError):
+                session.unsubscribe("daily")
+        first.close()
+        session.subscribe(request, lambda: None)
+    assert [attach.name for attach in peer.attaches] == [*names, names[0]]
+    assert {source_of(attach).capabilities for attach in peer.attaches} == {capabilities}
+
+
+def test_a_delivery_time_is_told_to_the_broker(peer: Peer) -> None:
+    with session_at(peer) as session:
+        session.send(replace(message("later"), deliver_at_ms=12345))
+    assert Message(peer.queue("orders")[0].data).message_annotations["x-opt-delivery-time"] == 12345
 
 
 def test_a_durable_subscription_with_unsettled_messages_is_not_deleted(peer: Peer) -> None:

@@ -13,7 +13,7 @@ from pyjms_provider.amqp.addresses import capability_of, kind_of, resolve
 from pyjms_provider.amqp.codec import Array, Described
 from pyjms_provider.amqp.envelope import envelope_of
 from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault
-from pyjms_provider.amqp.jms import USER_ID
+from pyjms_provider.amqp.jms import DELIVERY_TIME, USER_ID
 from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
 from pyjms_provider.core.host.admission import DUPLICATE_ID
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.server.transactions import Transaction
 
 ACCEPTED: Final = Accepted()
-_DELIVERY_TIME: Final = "x-opt-delivery-time"
 _DELIVERY_DELAY: Final = "x-opt-delivery-delay"
 _OWN: Final = "JMS_pyjms_"
 """Properties of the broker begin so."""
@@ -193,7 +192,7 @@ class ProducerLink:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
         if not envelope.timestamp_ms:
             envelope.timestamp_ms = now_ms  # type: ignore[misc]
-        if _DELIVERY_TIME in annotations or _DELIVERY_DELAY in annotations:
+        if DELIVERY_TIME in annotations or _DELIVERY_DELAY in annotations:
             envelope.deliver_at_ms = _deliver_at(annotations, now_ms)  # type: ignore[misc]
         properties = envelope.properties
         if any(name[:3] == "JMS" for name in properties):
@@ -359,7 +358,7 @@ def _with_tag(error: Exception, delivery: IncomingDelivery) -> AmqpError:
 
 def _deliver_at(annotations: Mapping[str, Any], now_ms: int) -> int:
     """Return the delivery time that annotations say. Raises `AmqpError`."""
-    at, delay = annotations.get(_DELIVERY_TIME), annotations.get(_DELIVERY_DELAY)
+    at, delay = annotations.get(DELIVERY_TIME), annotations.get(_DELIVERY_DELAY)
     value = at if at is not None else delay
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise AmqpError(Condition.INVALID_FIELD, "a delivery time or delay is a number of milliseconds, from 0")
