@@ -169,6 +169,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/receivers.py::_run": "the top of the thread that calls receivers",
     "provider/pyjms_provider/receivers.py::_do_tasks": "what a call raises is raised by the thread that waits for it",
     "provider/pyjms_provider/receivers.py::_call": "what a receiver raises is counted, and decides about its message",
+    "provider/pyjms_provider/serving/management_queues.py::_done": "a fault of one request is told its sender alone",
     "provider/pyjms_provider/serving/management_queues.py::_serve": "a fault of one request must not keep others from answers",
     "provider/pyjms_provider/management/jobs.py::_run": "the top of a job's thread, which tells that it failed",
     "provider/pyjms_provider/transport/connection.py::buffer_updated": "one connection's fault ends that connection alone",

@@ -1,4 +1,6 @@
-"""Management by messages: a queue ``$management`` that takes requests as JSON and sends answers to their reply addresses (Broker-J, "AMQP management").
+"""Management by messages: a queue ``$management`` that takes requests and sends answers to their reply addresses (Broker-J, "AMQP management").
+
+A request is JSON, or one of the OASIS working draft "AMQP Management Version 1.0", which has its operation and type in application properties.
 
 The caller is the user who sent the message: the broker knows the connection of each message, and nothing in a message can claim
 otherwise. A request whose connection is closed by then is refused. Each is acknowledged before it is executed, so that
@@ -7,30 +9,36 @@ nothing is done twice.
 
 from __future__ import annotations
 
-import json
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
-from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Envelope, MessageId
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, ConnectionId, Envelope
 from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms.spi.receivers import MessageReceiver, PushedMessage
 from pyjms.spi.terminal import printable
 from pyjms_provider.management.describing import ListRequest, describe_model
+from pyjms_provider.management.entities import EntityRequest
 from pyjms_provider.management.errors import BadRequestError
 from pyjms_provider.management.rest.answers import error_data, status_of
-from pyjms_provider.management.rest.requests import read_json
+from pyjms_provider.management.scope import Scope
 from pyjms_provider.management.service import Caller
-from pyjms_provider.model import tree
-from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.protocols.hosts import Guard
 from pyjms_provider.receivers import Receivers
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
+from pyjms_provider.serving.entity_messages import (
+    Answer,
+    asks_for_entities,
+    entity_answer,
+    entity_failure,
+    read_body,
+    read_text,
+    write_answer,
+)
 from pyjms_provider.serving.hosts import EmbeddedHost, running_hosts
 
 if TYPE_CHECKING:
@@ -43,7 +51,6 @@ MANAGEMENT: Final = "$management"
 STATUS: Final = "pyjms_status"
 """The property of an answer that holds its status, with the codes of REST."""
 _ADDRESS: Final = Address(AddressKind.QUEUE, MANAGEMENT)
-_LONGEST: Final = 4 * 2**20
 _ANSWER_LIVES_MS: Final = 60_000
 _SHOWN: Final = 300
 _log = logging.getLogger(__name__)
@@ -103,17 +110,9 @@ class MessageService(MessageReceiver):
         except AccessDeniedError as error:
             _log.warning("PYJMS-MANAGE-1 a request to %s is refused: %s", self._broker.name, error.reason)
             return
+        answer = self._done(caller, request)
         try:
-            answer: dict[str, Any] = {"result": self._do(caller, request)}
-            status = 200
-        except ProviderError as error:
-            answer, status = {"error": error_data(error)}, status_of(error)
-        except Exception:
-            _log.exception("PYJMS-MANAGE-2 a request to %s failed", self._broker.name)
-            failure = ProviderError("the broker failed to do this; its log says why (PYJMS-MANAGE-2)")
-            answer, status = {"error": error_data(failure)}, 500
-        try:
-            self._answer(caller, origin, request, {"status": status, **answer})
+            self._answer(caller, origin, request, answer)
         except ProviderError as error:
             where, why = _shown(request.reply_to), _shown(error.reason)
             _log.warning("PYJMS-MANAGE-3 an answer to %s could not be sent: %s", where, why)
@@ -134,16 +133,25 @@ class MessageService(MessageReceiver):
         caller = Caller(principal=client.principal, access=client.access, peer=client.address, port=client.port)
         return caller, origin
 
-    def _do(self, caller: Caller, request: Envelope) -> Any:
-        body = request.body
-        if request.body_kind is not BodyKind.TEXT or not isinstance(body, str):
-            raise BadRequestError("a request is a TextMessage with a JSON object")
-        if len(body) > _LONGEST:
-            raise BadRequestError(f"a request has at most {_LONGEST} characters")
-        text = body.encode("utf-8", "surrogatepass")  # half of a pair is refused when the bytes are read as UTF-8
-        return MessageRequest(self._management, caller, self._scope, read_json(text)).run()
+    def _done(self, caller: Caller, request: Envelope) -> Answer:
+        """Execute a request, and return its answer, also where it fails."""
+        scope, is_internal = Scope(self._management, caller, self._scope), False
+        failure: ProviderError
+        try:
+            if asks_for_entities(request):
+                return entity_answer(EntityRequest(scope, request.properties, read_body(request)).run())
+            return _json_answer(200, {"result": MessageRequest.read(scope, request).run()})
+        except ProviderError as error:
+            failure = error
+        except Exception:
+            _log.exception("PYJMS-MANAGE-2 a request to %s failed", self._broker.name)
+            failure = ProviderError("the broker failed to do this; its log says why (PYJMS-MANAGE-2)")
+            is_internal = True
+        if asks_for_entities(request):
+            return entity_failure(failure, is_internal=is_internal)
+        return _json_answer(500 if is_internal else status_of(failure), {"error": error_data(failure)})
 
-    def _answer(self, caller: Caller, origin: ConnectionId, request: Envelope, answer: dict[str, Any]) -> None:
+    def _answer(self, caller: Caller, origin: ConnectionId, request: Envelope, answer: Answer) -> None:
         """Send an answer, with the rights of the request's sender and connection. Raises `ProviderError`.
 
         It does not wait for capacity in a full queue: all other requests would wait with it.
@@ -154,23 +162,14 @@ class MessageService(MessageReceiver):
             return
         # An answer lives for a minute: the answers to a sender that is gone must not stay in a queue for ever.
         now_ms = self._broker.clock.time_ms()
-        envelope = Envelope(
-            destination=where,
-            message_id=MessageId(f"ID:{uuid.uuid4()}"),
-            timestamp_ms=now_ms,
-            expiration_ms=now_ms + _ANSWER_LIVES_MS,
-            delivery_mode=1,
-            priority=4,
-            correlation_id=request.correlation_id if request.correlation_id is not None else request.message_id,
-            reply_to=None,
-            jms_type=None,
-            properties={STATUS: answer["status"]},
-            body_kind=BodyKind.TEXT,
-            body=json.dumps(answer),
-        )
+        envelope = write_answer(request, where, answer, now_ms=now_ms, lives_ms=_ANSWER_LIVES_MS)
         # With the rights of the sender: a request must not make the broker write to a reply address where its sender may not.
         Guard(caller.principal, EmbeddedHost(self._broker, caller.access), origin).send(envelope)
         self._broker.virtual_host.route(envelope, self._receivers.connection_id, None)
+
+
+def _json_answer(status: int, answer: Mapping[str, Any]) -> Answer:
+    return Answer({STATUS: status}, {"status": status, **answer})
 
 
 WANTED: Final = "pyjms.management.queue"
@@ -226,7 +225,6 @@ class ManagementQueues(ConfigurationChangeListener):
         self._synthetic.stop()
 
 
-_HOST: Final = "virtual_host"
 _TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "action": (str, "a text"),
     "category": (str, "a text"),
@@ -248,12 +246,19 @@ _TYPES: Final[Mapping[str, tuple[type, str]]] = {
 class MessageRequest:
     """One request. All calls raise the errors of the management service, and `BadRequestError`."""
 
-    def __init__(self, management: ManagementService, caller: Caller, scope: tuple[str, ...], data: Any) -> None:
-        """`scope`: the names of the virtual host to which names are relative; empty: the broker."""
-        self._management = management
-        self._caller = caller
+    def __init__(self, scope: Scope, data: Any) -> None:
+        self._management = scope.management
+        self._caller = scope.caller
         self._scope = scope
         self._data = _checked(data)
+
+    @classmethod
+    def read(cls, scope: Scope, request: Envelope) -> Self:
+        """Return the request that a message has."""
+        body = request.body
+        if request.body_kind is not BodyKind.TEXT or not isinstance(body, str):
+            raise BadRequestError("a request is a TextMessage with a JSON object")
+        return cls(scope, read_text(body))
 
     def run(self) -> Any:
         """Execute the request, and return the result as JSON."""
@@ -265,7 +270,7 @@ class MessageRequest:
     def discover(self) -> Any:
         """Return the available categories, as data."""
         model = describe_model()
-        model["categories"] = [each for each in model["categories"] if self._is_here(each["category"])]
+        model["categories"] = [each for each in model["categories"] if self._scope.has(each["category"])]
         return model
 
     def list(self) -> Any:
@@ -316,32 +321,21 @@ class MessageRequest:
         category = self._data.get("category")
         if category is None:
             raise BadRequestError("name the category that it is about")
-        tree.shape_of(category)  # raises for an unknown category
-        if not self._is_here(category):
-            raise UnknownCategoryError(
-                f"there is no {category} below {'a virtual host' if self._scope else 'the broker'}"
-            )
+        self._scope.check(category)
         return str(category)
 
-    def _is_here(self, category: str) -> bool:
-        return category != tree.ROOT and (not self._scope or category == _HOST or _HOST in tree.ancestors(category))
-
     def _names(self) -> tuple[str, ...]:
-        return (*self._scope, *self._data.get("names", ()))
+        return (*self._scope.names, *self._data.get("names", ()))
 
     def _object(self) -> ManagedObject:
         category, wanted = self._category(), self._data.get("id")
         if wanted is None:
-            return self._management.find(self._caller, category, self._names())
+            return self._scope.find(category, self._data.get("names", ()))
         try:
             object_id = UUID(wanted)
         except ValueError:
             raise BadRequestError("id is no UUID") from None
-        found = self._management.find_by_id(self._caller, category, object_id)
-        # Ids are those of the whole broker, and this queue manages one virtual host.
-        if found.names[: len(self._scope)] != self._scope:
-            raise UnknownObjectError(f"there is no {category} with the id {object_id} here")
-        return found
+        return self._scope.find_by_id(category, object_id)
 
 
 ACTIONS: Final[Mapping[str, Callable[[MessageRequest], Any]]] = {

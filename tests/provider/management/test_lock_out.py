@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyjms_provider.management.errors import LockoutError
+from pyjms_provider.management.scope import Scope
 from pyjms_provider.management.service import Caller
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.managed import ManagedObject
@@ -139,6 +140,6 @@ def test_a_provider_goes_on_to_know_who_changes_it(door: Door, line: str | None,
 def test_a_message_and_a_request_say_that_it_is_wanted(door: Door) -> None:
     asked = {"action": "change", "category": "user", "names": ["users", "ann"], "attributes": {"groups": []}}
     with pytest.raises(LockoutError):
-        MessageRequest(door.site.management, door.ann, (), asked).run()
-    MessageRequest(door.site.management, door.ann, (), {**asked, "force": True}).run()
+        MessageRequest(Scope(door.site.management, door.ann, ()), asked).run()
+    MessageRequest(Scope(door.site.management, door.ann, ()), {**asked, "force": True}).run()
     assert door.users.child("user", "ann").attribute_values(["groups"])["groups"] == []

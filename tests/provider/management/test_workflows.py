@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyjms.flows import FlowStore
 from pyjms.flows.instance import Answer, Suspend
 from pyjms.flows.store import open_store
+from pyjms_provider.management.scope import Scope
 from pyjms_provider.model.lookup import find_by_id
 from pyjms_provider.serving.management_queues import MessageRequest
 from tests.provider.management.world import ROOT, AuditTrail, Site, error_of, ok
@@ -305,7 +306,7 @@ def test_management_messages_see_and_steer_them_as_well(site: Site, store: FlowS
 
     def ask(**data: Any) -> Any:
         names = ["flows", *data.pop("names", ())]
-        return MessageRequest(site.management, site.caller(), ("main", "shop"), {**data, "names": names}).run()
+        return MessageRequest(Scope(site.management, site.caller(), ("main", "shop")), {**data, "names": names}).run()
 
     listed = ask(action="list", category="workflow_instance", filter="status = 'parked'")
     assert [each["name"] for each in listed["items"]] == ["i"]

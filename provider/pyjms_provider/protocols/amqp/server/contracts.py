@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection, ProviderSession
     from pyjms_provider.protocols.amqp.connection import Connection
     from pyjms_provider.protocols.amqp.link import IncomingDelivery, Link
+    from pyjms_provider.protocols.amqp.server.reply_nodes import ReplyNodes
     from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
     from pyjms_provider.protocols.amqp.server.transactions import Transactions
     from pyjms_provider.protocols.amqp.server.work import Work
@@ -55,6 +56,7 @@ class Engine(Protocol):
     scheduler: DeliveryScheduler
     backlog: Backlog
     transactions: Transactions
+    replies: ReplyNodes
 
     @property
     def service(self) -> Service:
@@ -88,6 +90,18 @@ class Engine(Protocol):
 
     def perform(self, work: Work) -> None:
         """Do a piece of work, and have the rest done on the connection's thread. Any thread."""
+        ...
+
+    def takes_token(self, token: str) -> bool:
+        """Return whether an authentication provider of the port is for tokens. Any thread."""
+        ...
+
+    def show_token(self, token: str) -> None:
+        """Check a token that the client shows after its login: it must be one of the connection's user. Any thread; may wait.
+
+        Raises:
+            AccessDeniedError: it is not.
+        """
         ...
 
     def forget(self, session: Any) -> None:

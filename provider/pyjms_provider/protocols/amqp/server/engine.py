@@ -57,6 +57,7 @@ from pyjms_provider.protocols.amqp.sasl import (
     TokenLogin,
 )
 from pyjms_provider.protocols.amqp.server.refusals import connection_fault
+from pyjms_provider.protocols.amqp.server.reply_nodes import ReplyNodes
 from pyjms_provider.protocols.amqp.server.sessions import ServedSession
 from pyjms_provider.protocols.amqp.server.transactions import Transactions
 from pyjms_provider.protocols.amqp.session import SessionBegun, SessionEnded
@@ -131,6 +132,7 @@ class AmqpServerEngine(ProtocolEngine):
         self.scheduler = DeliveryScheduler(transport.wake)
         self.backlog = Backlog()
         self.transactions = Transactions(settings.transactions_max)
+        self.replies = ReplyNodes()
         self.container_id = ""
         self.client_id: str | None = None
         self._client: Authenticated | None = None
@@ -513,6 +515,26 @@ class AmqpServerEngine(ProtocolEngine):
         assert self._guard is not None, "the client has logged in"
         return self._guard
 
+    def takes_token(self, token: str) -> bool:
+        """Return whether an authentication provider of the port is for tokens. Any thread."""
+        return self.service.authenticator.handles(TokenCredentials(token=token))
+
+    def show_token(self, token: str) -> None:
+        """Check a token that the client shows after its login: it must be one of the connection's user. Any thread; may wait."""
+        service, peer, shown = self.service, self.transport.peer, TokenCredentials(token=token)
+        client, own, refusal = authenticate(service, shown, peer), self.guard.principal, None
+        # What the connection has under way, and what it owns, is its user's: another user logs in with a new connection.
+        if (client.principal.name, client.principal.provider) != (own.name, own.provider):
+            refusal = AccessDeniedError("the token is of another user than this connection: log in with it")
+        else:
+            try:
+                service.revocations.check(client.principal, client.mark)
+            except AccessDeniedError as error:
+                refusal = error
+        service.note_login(client.principal if refusal is None else None, shown, peer.address, _reason(refusal))
+        if refusal is not None:
+            raise refusal
+
     def perform(self, work: Work) -> None:
         """Do a piece of work, and have the rest done on the connection's thread. Any thread."""
         if self._has_ended:
@@ -589,5 +611,7 @@ class AmqpServerEngine(ProtocolEngine):
             _log.log(level, f"{text}%s", self.transport.peer.address, reason, missed)
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException | None) -> str:
+    if error is None:
+        return ""
     return error.reason if isinstance(error, ProviderError) else type(error).__name__

@@ -19,6 +19,7 @@ from pyjms_provider.amqp.performatives import Accepted, Attach, Rejected, Target
 from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.protocols.amqp.link import Receiver
 from pyjms_provider.protocols.amqp.server.refusals import link_fault, told
+from pyjms_provider.protocols.amqp.server.reply_nodes import CBS
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.hosts import Sending
 
@@ -188,6 +189,7 @@ class ProducerLink:
             address = self._routed(message.properties.to, (_KINDS[said],) if said in _KINDS else ())
         envelope: Envelope = envelope_of(message, now_ms=now_ms, destination=address)
         # The envelope is not shared yet.
+        envelope.reply_to = self._reply_to(envelope, message.properties.reply_to)  # type: ignore[misc]
         if envelope.message_id is None:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
         if not envelope.timestamp_ms:
@@ -199,8 +201,21 @@ class ProducerLink:
             envelope = self._permitted(envelope, properties)
         return envelope
 
+    def _reply_to(self, envelope: Envelope, said: Any) -> Address | None:
+        """Return where replies go: clients write the name of a temporary queue, and of a link for answers, as any other."""
+        engine, reply_to = self.session.engine, envelope.reply_to
+        link = engine.replies.find(envelope.destination.name, said)
+        if link is not None:
+            return link
+        if reply_to is None or reply_to.temporary:
+            return reply_to
+        temporary = Address(reply_to.kind, reply_to.name, True)
+        return temporary if engine.guard.host.has(temporary) else reply_to
+
     def _routed(self, to: Any, kinds: tuple[str, ...]) -> Address:
         """Return the node that a message names. Raises `AmqpError`: the message goes nowhere, while its link goes on."""
+        if to == CBS:  # else the token would stand in a queue
+            raise AmqpError(Condition.NOT_IMPLEMENTED, f"tokens are taken on a link to {CBS} alone")
         try:
             return resolve(to, kinds, self.session.engine.guard.host.has)
         except LinkFault as fault:

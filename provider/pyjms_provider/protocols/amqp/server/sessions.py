@@ -13,6 +13,7 @@ from pyjms_provider.amqp.performatives import (
     Modified,
     Rejected,
     Released,
+    Target,
     TransactionalState,
 )
 from pyjms_provider.protocols.amqp.link import Receiver, Sender, is_final
@@ -20,6 +21,8 @@ from pyjms_provider.protocols.amqp.server.consumers import attach_consumer
 from pyjms_provider.protocols.amqp.server.coordinator import CoordinatorLink
 from pyjms_provider.protocols.amqp.server.producers import attach_producer
 from pyjms_provider.protocols.amqp.server.refusals import link_fault
+from pyjms_provider.protocols.amqp.server.replies import ReplyLink, TokenLink
+from pyjms_provider.protocols.amqp.server.reply_nodes import CBS, reply_node_of
 from pyjms_provider.protocols.amqp.server.transactions import Retired
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
@@ -89,10 +92,14 @@ class ServedSession:
     def _made(self, link: Link) -> ServedLink:
         assert link.remote is not None
         if isinstance(link, Sender):
-            return attach_consumer(self, link)
+            source = link.remote.source
+            node = reply_node_of(source, link.remote.target)
+            return attach_consumer(self, link) if node is None else ReplyLink(self, link, source, node)
         assert isinstance(link, Receiver)
         if isinstance(link.remote.target, Coordinator):
             return CoordinatorLink(self, link)
+        if isinstance(link.remote.target, Target) and link.remote.target.address == CBS:
+            return TokenLink(self, link)
         return attach_producer(self, link)
 
     def refuse(self, link: Link, error: Exception) -> None:
