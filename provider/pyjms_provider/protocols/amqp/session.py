@@ -392,7 +392,10 @@ class Session:
             self._steal(link)
             link = None
         if link is None:
-            handle = self._free_handle()
+            try:
+                handle = self._free_handle()
+            except ProtocolMisuseError as error:  # it asks for more links than it has said that it takes
+                raise SessionFault(Condition.RESOURCE_LIMIT_EXCEEDED, str(error)) from None
             link = self._add((Receiver if role else Sender)(self, attach.name, handle))
         self._remote_links[attach.handle] = link
         is_asking = link.state is LinkState.ATTACH_SENT

@@ -130,8 +130,10 @@ def test_a_conversation_may_be_cut_anywhere(cut: int) -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), RECORDS, st.binary(max_size=30)), max_size=30))
 def test_no_performatives_of_a_peer_that_is_open_harm(sent: list[tuple[int, Any, bytes]]) -> None:
-    stream = b"".join(WHOLE[:7]) + b"".join(
-        write_frame(channel, write(record), payload) for channel, record, payload in sent
+    stream = (
+        b"".join(WHOLE[:7])
+        + write_frame(1, write(Begin(None, 0, 100, 100, handle_max=0)))
+        + b"".join(write_frame(channel, write(record), payload) for channel, record, payload in sent)
     )
     wire = hear(stream, 1 << 20)
     connection: Connection = wire.connection

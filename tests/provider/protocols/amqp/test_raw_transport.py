@@ -224,6 +224,20 @@ def test_what_breaks_a_rule_of_sessions_ends_it_alone(records: list[object], con
     peer.close()
 
 
+@pytest.mark.amqp_rule("2.7.2-c")
+def test_a_peer_that_asks_for_more_links_than_it_takes_ends_its_session() -> None:
+    peer = opened()
+    peer.begin(handle_max=0)
+    peer.attach_sender("q")
+    peer.send(Attach("second", 1, True, source=Source("q"), target=Target()))
+    error = peer.expect(End).error
+    assert error is not None
+    assert error.condition == Condition.RESOURCE_LIMIT_EXCEEDED
+    peer.send(End())
+    peer.begin()
+    peer.close()
+
+
 @pytest.mark.amqp_rule("2.5.6-a", "2.5.6-c")
 def test_the_window_is_renewed_for_a_peer_that_keeps_to_it() -> None:
     peer = in_session(ConnectionSettings(incoming_window=4), credit=100)
