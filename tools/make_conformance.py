@@ -46,8 +46,8 @@ class Judged:
     about: str
     url: str
     """``{folder}`` stands for an empty folder, ``{postgresql}`` for an empty store in a PostgreSQL server of its own;
-    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker, ``{pyjms}`` for that of our own, in a process of
-    its own, which keeps messages in memory; ``{stored}``: in SQLite."""
+    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker, ``{artemis}`` for its AMQP port, ``{pyjms}`` for the STOMP
+    port of our own, in a process of its own, which keeps messages in memory; ``{stored}``: in SQLite; ``{stored_amqp}``: its AMQP port."""
     profile: Path
 
 
@@ -83,6 +83,18 @@ PROVIDERS = (
         profile=FOLDER / "stored_stomp_profile.py",
     ),
     Judged(
+        name="amqp-sqlite",
+        about="our broker as a server, [over AMQP 1.0](../how-to/amqp.md), with a store in a file of SQLite",
+        url="amqp://127.0.0.1:{stored_amqp}?reconnect_delay_max_ms=200",
+        profile=FOLDER / "stored_amqp_profile.py",
+    ),
+    Judged(
+        name="artemis",
+        about="ActiveMQ Artemis 2.40, [over AMQP 1.0](../how-to/amqp.md)",
+        url="amqp://127.0.0.1:{artemis}",
+        profile=FOLDER / "artemis_amqp_profile.py",
+    ),
+    Judged(
         name="activemq",
         about="ActiveMQ Classic 5.17, [over STOMP](../how-to/stomp.md)",
         url="stomp://127.0.0.1:{activemq}",
@@ -97,7 +109,12 @@ PROVIDERS = (
 )
 LIMIT_S = 180.0
 """How long one test may take: what takes 6 s by itself has taken more than the 30 s of the profiles beside the rest of our own test suite."""
-SERVED = {"pyjms": (), "stored": ("--store", "sqlite:///conformance.db")}
+_STORE = ("--store", "sqlite:///conformance.db")
+SERVED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "pyjms": ("stomp", ()),
+    "stored": ("stomp", _STORE),
+    "stored_amqp": ("amqp", _STORE),
+}
 NO_PLACES: Mapping[str, object] = {}
 FAULTY = Judged(
     name="faulty",
@@ -134,12 +151,18 @@ def judge(judged: Judged, select: tuple[str, ...] = (), places: Mapping[str, obj
 def _start(name: str, folder: Path, made: ExitStack) -> object:
     """Start what a URL names, until `made` ends; return what stands in the URL for it."""
     if name in SERVED:
-        return made.enter_context(served_broker(folder, *SERVED[name]))
+        scheme, options = SERVED[name]
+        return made.enter_context(served_broker(folder, *options, scheme=scheme))
     if name in KINDS:
-        return made.enter_context(shared_broker(name, folder))["stomp"]
+        return port_of(made.enter_context(shared_broker(name, folder)))
     server = PostgresqlServer()
     made.callback(server.remove)
     return store_in(server)
+
+
+def port_of(ports: Mapping[str, int]) -> int:
+    """Return the port at which a real broker is judged."""
+    return ports["stomp"] if "stomp" in ports else ports["amqp"]
 
 
 def store_in(server: PostgresqlServer) -> str:
@@ -160,10 +183,11 @@ PostgreSQL and 23 s for the example; twice as long beside as much other work.
 JMS 1.1 requires PERSISTENT messages to survive a restart of the broker, so the broker without a store conforms in part.
 
 The pyjms broker as a server runs in a process of its own, with one user, and is restarted by its profile: {download}`stomp_profile.py`,
-{download}`stored_stomp_profile.py`.
+{download}`stored_stomp_profile.py`, {download}`stored_amqp_profile.py`.
 
 ActiveMQ and RabbitMQ are real ones, as Debian packages them, each started for its run, which takes 36 s and 42 s in four processes:
-{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. Their reports list the unsupported features; [STOMP and the
+{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. Artemis comes from Maven Central: {download}`artemis_amqp_profile.py`. The profiles
+{download}`activemq_amqp_profile.py` and {download}`broker_j_amqp_profile.py` were used for runs by hand. Their reports list the unsupported features; [STOMP and the
 brokers](../how-to/stomp.md) compares the brokers.
 
 """

@@ -19,8 +19,8 @@ _USER, _PASSWORD = "judge", "conformance"
 
 
 @contextmanager
-def served_broker(folder: Path, *store: str) -> Iterator[int]:
-    """Run `pyjms broker run` with one user, and yield its STOMP port. `store`: more options."""
+def served_broker(folder: Path, *store: str, scheme: str = "stomp") -> Iterator[int]:
+    """Run `pyjms broker run` with one user, and yield its port. `store`: more options; `scheme`: the protocol of the port."""
     users, facts, port = folder / "users.json", folder / "broker.json", free_port()
     subprocess.run(
         [*PYJMS, "broker", "user", "add", str(users), _USER],
@@ -28,7 +28,7 @@ def served_broker(folder: Path, *store: str) -> Iterator[int]:
         check=True,
         capture_output=True,
     )
-    command = [*PYJMS, "broker", "run", "--listen", f"stomp://127.0.0.1:{port}", "--users", str(users), *store]
+    command = [*PYJMS, "broker", "run", "--listen", f"{scheme}://127.0.0.1:{port}", "--users", str(users), *store]
     with (folder / "broker.log").open("wb") as log:
         started = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
     assert started.stdout is not None

@@ -16,7 +16,7 @@ from pyjms_tck.results import NO_TEST, Outcome, Report
 from tests.brokers.running import KINDS
 from tests.tck.sampling import SEED, third_of_sections
 from tests.tidy.source import ROOT
-from tools.make_conformance import FAULTY, FOLDER, HEAD, PROVIDERS, Judged, index, judge, store_in
+from tools.make_conformance import FAULTY, FOLDER, HEAD, PROVIDERS, Judged, index, judge, port_of, store_in
 
 if TYPE_CHECKING:
     from pyjms_tck.results import Judgement
@@ -48,7 +48,7 @@ def places(judged: Judged, request: pytest.FixtureRequest) -> dict[str, object]:
     """Return what the tests share of what the provider asks for; the suite uses names of its own there."""
     if "{postgresql}" in judged.url:
         return {"postgresql": store_in(request.getfixturevalue("postgresql"))}
-    return {judged.name: request.getfixturevalue(judged.name)["stomp"]} if judged.name in KINDS else {}
+    return {judged.name: port_of(request.getfixturevalue(judged.name))} if judged.name in KINDS else {}
 
 
 def published(judged: Judged) -> Report:
