@@ -1,7 +1,7 @@
 """Messages of the OASIS working draft "AMQP Management Version 1.0": requests read from them, and answers written as such.
 
 An AMQP client has maps and lists in the bodies. Messages of JMS cannot nest them: a client of another protocol writes a flat map, or a
-TextMessage with a JSON object, and gets a TextMessage with JSON.
+TextMessage with a JSON object, and gets a TextMessage with JSON. So does a client of AMQP that sends a text, as pyjms over ``amqp://`` may.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def write_answer(request: Envelope, where: Address, answer: Answer, *, now_ms: i
     correlation = request.correlation_id if request.correlation_id is not None else request.message_id
     message_id = f"ID:{uuid.uuid4()}"
     sections = request.sections if isinstance(request, AmqpEnvelope) else None
-    if not answer.has_sections or sections is None:
+    if not answer.has_sections or sections is None or isinstance(request.body, str):
         return Envelope(
             destination=where,
             message_id=MessageId(message_id),

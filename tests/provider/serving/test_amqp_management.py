@@ -112,7 +112,7 @@ class Manager:
         told = answer.application_properties
         assert told["statusCode"] == status, (dict(told), answer.body)
         assert isinstance(told["statusDescription"], str)
-        return answer.body
+        return json.loads(answer.body) if isinstance(body, str) else answer.body
 
 
 class Clients:
@@ -444,6 +444,17 @@ def test_a_text_with_json_is_a_request_over_amqp_too(clients: Clients) -> None:
     answer = manager.answer()
     assert json.loads(answer.body) == {"status": 200, "result": {"name": "orders"}}
     assert answer.application_properties["pyjms_status"] == 200
+
+
+def test_a_request_with_a_text_is_answered_with_a_text(clients: Clients) -> None:
+    manager = clients.manager()
+    about = {"type": QUEUE, "name": "bulk"}
+    made = manager.ask({"operation": "CREATE", **about}, json.dumps({"max_messages": 5}), 201)
+    assert (made["name"], made["max_messages"]) == ("bulk", 5)
+    manager.send({"operation": "READ", **about}, "{}", correlation_id="mine")
+    answer = manager.answer()
+    assert json.loads(answer.body)["names"] == ["main", "shop", "bulk"]
+    assert answer.properties.correlation_id == "mine"
 
 
 # ------------------------------------------------------------------------------------------------------ other protocols
