@@ -27,7 +27,7 @@ def _embedded(query: str) -> Iterator[str]:
 
 
 @contextmanager
-def _served(store_url: str) -> Iterator[str]:
+def _served(store_url: str, scheme: str) -> Iterator[str]:
     with ServedBroker.open(name=_NAME) as served:
         served.broker.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         served.broker.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
@@ -41,14 +41,14 @@ def _served(store_url: str) -> Iterator[str]:
                 "queue_defaults": {"max_deliveries": 0},
             },
         )
-        port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
+        port = {"name": "port", "type": scheme, "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         served.broker.create_child(
             "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}
         )
-        yield f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
+        yield f"{scheme}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
 
 
-@pytest.fixture(params=["memory", "sqlite", needing("postgresql"), "stomp"])
+@pytest.fixture(params=["memory", "sqlite", needing("postgresql"), "stomp", "amqp"])
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AbstractContextManager[str]]:
     """Return what runs an empty broker, and gives its URL; at the end nothing of it runs any more."""
     file = f"sqlite:///{tmp_path / 'closing.db'}"
@@ -57,7 +57,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Abstr
             return lambda: _embedded("")
         case "sqlite":
             return lambda: _embedded(f"&store={quote(file, safe='')}")
-        case "stomp":
-            return lambda: _served(file)
+        case "stomp" | "amqp":
+            return lambda: _served(file, request.param)
     server: PostgresqlServer = request.getfixturevalue("postgresql")
     return lambda: _embedded(f"&store={quote(server.make_store(), safe='')}")

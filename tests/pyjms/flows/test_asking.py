@@ -29,7 +29,7 @@ NARROW = {"name": "narrow", "max_messages": 1, "overflow": "reject"}
 REFUSALS = (ResourceAllocationException, TransactionRolledBackException)
 
 
-@pytest.fixture(params=["vm", "stomp"])
+@pytest.fixture(params=["vm", "stomp", "amqp"])
 def site(request: pytest.FixtureRequest) -> Iterator[ConnectionFactory]:
     """A broker that says at the send, or at the commit, that a queue is full."""
     if request.param == "vm":
@@ -47,11 +47,11 @@ def site(request: pytest.FixtureRequest) -> Iterator[ConnectionFactory]:
         node = served.broker.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
         host: Any = node.create_child("virtual_host", {"name": "broker"})
         host.create_child("queue", NARROW)
-        port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
+        port = {"name": "port", "type": request.param, "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         served.broker.create_child(
             "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}
         )
-        yield ConnectionFactory(f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}")
+        yield ConnectionFactory(f"{request.param}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}")
 
 
 def deploy(store: FlowStore) -> None:

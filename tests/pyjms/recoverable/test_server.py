@@ -265,7 +265,7 @@ def ask_with_a_number_that_is_none(factory: ConnectionFactory) -> None:
         session.create_producer(session.create_queue("orders")).send(message)
 
 
-@pytest.fixture(params=["vm", "stomp"])
+@pytest.fixture(params=["vm", "stomp", "amqp"])
 def site(request: pytest.FixtureRequest, factory: ConnectionFactory) -> Iterator[ConnectionFactory]:
     """Brokers of which one says at the send, and one at the commit, that a reply is refused."""
     if request.param == "vm":
@@ -276,11 +276,11 @@ def site(request: pytest.FixtureRequest, factory: ConnectionFactory) -> Iterator
         served.broker.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = served.broker.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
         node.create_child("virtual_host", {"name": "broker"})
-        port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
+        port = {"name": "port", "type": request.param, "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         served.broker.create_child(
             "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}
         )
-        yield ConnectionFactory(f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}")
+        yield ConnectionFactory(f"{request.param}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}")
 
 
 @pytest.mark.parametrize("poison", [ask_and_die, ask_with_a_number_that_is_none])

@@ -41,13 +41,13 @@ def _raise(number: int, _: object) -> None:
     raise InterruptError(number)
 
 
-@pytest.fixture(params=["vm", "stomp"])
+@pytest.fixture(params=["vm", "stomp", "amqp"])
 def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
     broker: BrokerProcess | None = None
     url = f"vm://{NAME}"
-    if request.param == "stomp":
-        broker = BrokerProcess(tmp_path, "--listen", "stomp://127.0.0.1:0", "--anonymous")
-        url = broker.announced("stomp")[0]
+    if request.param != "vm":
+        broker = BrokerProcess(tmp_path, "--listen", f"{request.param}://127.0.0.1:0", "--anonymous")
+        url = broker.announced(request.param)[0]
     with ConnectionFactory(url).create_connection() as made:
         made.start()
         yield made

@@ -120,12 +120,18 @@ def check_filters(asked: dict[str, Described] | None, answer: Attach) -> None:
             raise CapabilityError(f"the broker does not apply the filter {name}: its answer to the attach lacks it")
 
 
-def refused(link: ClientLink, selector: Selector | None, error: ProviderError) -> ProviderError:
-    """Return the error for a link with a selector that the broker has refused: the runtime has checked it, and brokers differ."""
+def refused(
+    link: ClientLink, selector: Selector | None, error: ProviderError, *, is_subscription: bool = False
+) -> ProviderError:
+    """Return the error for a consumer that the broker has refused.
+
+    A selector was checked by the runtime, and brokers differ in what they take; what is locked is a subscription in use, or a destination of
+    another connection's.
+    """
     if selector is not None and link.condition == Condition.INVALID_FIELD:
         return InvalidSelectorError(error.reason, selector.text, 0)
     if link.condition == Condition.RESOURCE_LOCKED:
-        return SubscriptionInUseError(error.reason)
+        return (SubscriptionInUseError if is_subscription else DestinationError)(error.reason)
     return error
 
 
@@ -220,7 +226,8 @@ class AmqpConsumer(ProviderConsumer):
             if self._link is link:  # the healer may have attached it elsewhere meanwhile
                 self._link = None
             if isinstance(error, ProviderError):
-                raise refused(link, self.request.selector, error) from error
+                is_subscription = bool(self.request.durable_name or self.request.shared_name)
+                raise refused(link, self.request.selector, error, is_subscription=is_subscription) from error
             raise
         with self._connection.lock:
             self._grant()

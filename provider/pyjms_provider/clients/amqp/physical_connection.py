@@ -512,6 +512,8 @@ class PhysicalConnection:
 
     def _open_came(self, opened: Open) -> None:
         self.remote = opened
+        if (opened.properties or {}).get("product") == "pyjms":
+            self._socket.is_hasty = False  # our broker waits for no segment to be acknowledged
         # A broker that cannot take the connection says so in a close after its open.
         if not (opened.properties or {}).get(ESTABLISHMENT_FAILED):
             self.settle(self._opened, opened)

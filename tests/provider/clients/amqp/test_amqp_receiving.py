@@ -15,6 +15,7 @@ from pyjms.spi.errors import (
     DestinationError,
     DestinationInUseError,
     InvalidSelectorError,
+    ProviderError,
     SubscriptionInUseError,
     TooLateError,
     UnknownSubscriptionError,
@@ -372,6 +373,17 @@ def test_a_new_subscriber_gets_what_the_last_one_left_unsettled(peer: Peer) -> N
         consumer.close()
         again = receive(consume(session, NEWS, durable_name="daily"))
         assert (again.envelope.body, again.redelivered) == ("one", True)
+
+
+@pytest.mark.parametrize(("durable_name", "kind"), [("daily", SubscriptionInUseError), (None, DestinationError)])
+def test_what_is_locked_is_a_subscription_or_a_destination(
+    peer: Peer, durable_name: str | None, kind: type[ProviderError]
+) -> None:
+    peer.script.refuse = lambda link: LinkFault("amqp:resource-locked", "another connection has it")
+    with connected(peer, client_id="me") as connection:
+        session = connection.open_session(transacted=False)
+        with pytest.raises(kind, match="another connection has it"):
+            consume(session, NEWS, durable_name=durable_name)
 
 
 # Temporary destinations
