@@ -147,6 +147,13 @@ def proton() -> object:
     return "PYJMS_TESTS_PACKAGES" not in os.environ and importlib.util.find_spec("proton") is not None
 
 
+def azure() -> object:
+    """Return whether the SDK of Azure Service Bus is there; a run without what packages bring has none either."""
+    if "PYJMS_TESTS_PACKAGES" in os.environ or importlib.util.find_spec("azure") is None:
+        return None
+    return importlib.util.find_spec("azure.servicebus")
+
+
 def _succeeds(name: str, *arguments: str) -> bool:
     if program(name) is None:
         return False
@@ -186,6 +193,14 @@ NEEDS = {
             "amqp-clients",
             ("golang-go",),
             peers=("go_amqp",),
+        ),
+        Need(
+            "azure",
+            "the SDK of Azure Service Bus",
+            azure,
+            "amqp-clients",
+            (),
+            distributions=("azure-servicebus>=7.14,<8",),
         ),
         Need("java", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",)),
         Need("spark", f"Java {_JAVA} or newer", java, "java", ("default-jre-headless",), ("spark",)),

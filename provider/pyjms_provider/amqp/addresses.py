@@ -1,11 +1,14 @@
 """Addresses of nodes as clients write them, and as the broker writes them.
 
+An address may be a URL of the broker, as clients of Azure write it: ``amqps://host/news`` is ``news``.
+
 A node's kind comes from the prefix of its address, as in ``topic://news``; or from the capabilities of source or target, as Qpid JMS sends them;
 or it is that of the node that is there already; or else it is a queue.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import Address, AddressKind
@@ -33,15 +36,24 @@ _CAPABILITIES: Final[Mapping[str, tuple[AddressKind, bool]]] = {
     TEMPORARY_QUEUE: (AddressKind.QUEUE, True),
     TEMPORARY_TOPIC: (AddressKind.TOPIC, True),
 }
+_in_url = re.compile(r"amqps?://[^/]*/(.+)", re.DOTALL).fullmatch
 _SAID: Final = {kind: name for name, kind in _CAPABILITIES.items()}
 
 
 def split_address(text: str) -> tuple[str, AddressKind | None]:
     """Return a node's name without its prefix, and the kind that the prefix says; None: it has none."""
+    text = _without_host(text)
     for prefix, (kind, _) in _PREFIXES.items():
         if text.startswith(prefix):
             return text[len(prefix) :], kind
     return text, None
+
+
+def _without_host(text: str) -> str:
+    if not text.startswith("amqp"):
+        return text
+    found = _in_url(text)
+    return text if found is None else found.group(1)
 
 
 def kind_of(capabilities: Iterable[str]) -> tuple[AddressKind, bool] | None:
@@ -71,6 +83,7 @@ def resolve(text: Any, capabilities: Iterable[str], has: Callable[[Address], boo
     """
     if not isinstance(text, str) or not text:
         raise LinkFault(Condition.INVALID_FIELD, "an address is a text with the name of a queue or topic")
+    text = _without_host(text)
     for prefix, (kind, is_temporary) in _PREFIXES.items():
         if text.startswith(prefix):
             return _found(kind, text[len(prefix) :], is_temporary, has)

@@ -235,7 +235,9 @@ class Drain(Receive):
         event.link.drain(100_000)
 
     def on_message(self, event: Any) -> None:
-        say(body=event.message.body, count=event.message.delivery_count, number=event.message.properties.get("number"))
+        message = event.message
+        body = bytes(message.body).decode() if isinstance(message.body, bytes | memoryview) else message.body
+        say(body=body, count=message.delivery_count, number=message.properties.get("number"))
         settle(event.delivery, "accepted")
 
     def on_link_flow(self, event: Any) -> None:

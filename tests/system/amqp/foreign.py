@@ -61,8 +61,8 @@ class Foreign:
 
     def _program(self) -> list[str]:
         use(self.name)
-        if self.name == "proton":
-            return [sys.executable, str(SOURCES / "proton" / "program.py")]
+        if self.name in {"azure", "proton"}:
+            return [sys.executable, str(SOURCES / self.name / "program.py")]
         if self.name == "rhea":
             return ["node", str(node_program("rhea", "program.js"))]
         return [str(go_program("go_amqp"))]

@@ -1,4 +1,4 @@
-"""AMQP clients of Python, Node and Go that know nothing of our broker: they send, receive, settle in all ways, and are killed."""
+"""AMQP clients of Python, Node, Go and Azure that know nothing of our broker: they send, receive, settle in all ways, and are killed."""
 
 from __future__ import annotations
 
@@ -198,3 +198,50 @@ def test_the_transaction_of_a_killed_client_is_rolled_back(transacting: Foreign,
         assert bodies(list(islice(moved, 2))) == ["0", "1"]
     assert bodies(transacting.drain(queue)) == ["0", "1", "2"]
     assert transacting.drain(target) == []
+
+
+# The SDK of Azure Service Bus, which shows a token at $cbs first, and which Artemis has no answer for
+
+
+@pytest.fixture
+def azure(both_urls: tuple[str, str]) -> Foreign:
+    return Foreign("azure", both_urls[0])
+
+
+@pytest.mark.requires("azure")
+def test_the_sdk_of_azure_sends_and_receives(azure: Foreign, queue: str) -> None:
+    assert azure.do("send", queue, 3) == [{"sent": str(number), "outcome": "accepted"} for number in range(3)]
+    assert azure.drain(queue) == [{"body": str(number), "count": 0, "number": number} for number in range(3)]
+
+
+@pytest.mark.requires("azure", "proton")
+@pytest.mark.parametrize("outcome", ["accepted", "rejected", "failed", "undeliverable"])
+def test_the_sdk_of_azure_settles(azure: Foreign, both_urls: tuple[str, str], queue: str, outcome: str) -> None:
+    """It calls these: complete, dead-letter, abandon, defer. Dead letters are in a queue of their own."""
+    azure.do("send", queue, 2)
+    assert bodies(azure.do("receive", queue, 1, outcome)) == ["0"]
+    found = [(line["body"], line["count"]) for line in Foreign("proton", both_urls[0]).drain(queue)]
+    assert found == ([("0", 1), ("1", 0)] if outcome == "failed" else [("1", 0)])
+
+
+@pytest.mark.requires("azure")
+def test_what_a_killed_receiver_of_azure_had_comes_again(azure: Foreign, queue: str) -> None:
+    azure.do("send", queue, 3)
+    with azure.doing("hold", queue, 2) as held:
+        assert bodies(list(islice(held, 2))) == ["0", "1"]
+    assert bodies(azure.drain(queue)) == ["0", "1", "2"]
+
+
+@pytest.mark.requires("azure")
+def test_what_a_killed_sender_of_azure_was_told_is_there(azure: Foreign, queue: str) -> None:
+    with azure.doing("flood", queue) as sending:
+        told = [line["sent"] for line in islice(sending, 20)]
+    found = bodies(azure.drain(queue))
+    assert found[:20] == told
+    assert found == [str(number) for number in range(len(found))]
+
+
+@pytest.mark.requires("azure")
+def test_a_list_of_the_sdk_of_azure_is_refused_and_it_hears_why(azure: Foreign, queue: str) -> None:
+    (line,) = azure.do("list", queue)
+    assert "amqp:not-implemented" in line["error"]

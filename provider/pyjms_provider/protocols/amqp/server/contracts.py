@@ -92,6 +92,11 @@ class Engine(Protocol):
         """Do a piece of work, and have the rest done on the connection's thread. Any thread."""
         ...
 
+    @property
+    def lets_in_everybody(self) -> bool:
+        """Whether the port checks no login. Any thread."""
+        ...
+
     def takes_token(self, token: str) -> bool:
         """Return whether an authentication provider of the port is for tokens. Any thread."""
         ...

@@ -71,6 +71,7 @@ from pyjms_provider.security.contracts import (
     TokenCredentials,
     VerifiedCredentials,
 )
+from pyjms_provider.security.logins import UncheckedLogins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -514,6 +515,11 @@ class AmqpServerEngine(ProtocolEngine):
         """The rights of the connection's user."""
         assert self._guard is not None, "the client has logged in"
         return self._guard
+
+    @property
+    def lets_in_everybody(self) -> bool:
+        """Whether the port checks no login. Any thread."""
+        return isinstance(self.service.authenticator, UncheckedLogins)
 
     def takes_token(self, token: str) -> bool:
         """Return whether an authentication provider of the port is for tokens. Any thread."""

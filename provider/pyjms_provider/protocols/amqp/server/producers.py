@@ -15,7 +15,7 @@ from pyjms_provider.amqp.envelope import envelope_of
 from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault
 from pyjms_provider.amqp.jms import DELIVERY_TIME, USER_ID
 from pyjms_provider.amqp.message import Message
-from pyjms_provider.amqp.performatives import Accepted, Attach, Rejected, Target, TransactionalState
+from pyjms_provider.amqp.performatives import Accepted, Attach, ReceiverSettleMode, Rejected, Target, TransactionalState
 from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.protocols.amqp.link import Receiver
 from pyjms_provider.protocols.amqp.server.refusals import link_fault, told
@@ -37,6 +37,8 @@ _DELIVERY_DELAY: Final = "x-opt-delivery-delay"
 _OWN: Final = "JMS_pyjms_"
 """Properties of the broker begin so."""
 _SETTABLE: Final = frozenset({DELIVER_AT, DUPLICATE_ID})
+_NEVER_SETTLES: Final = "azsdk-python-"
+"""The product of clients that ask for the second mode, wait for the broker to settle, and would wait for ever."""
 _MANY: Final = 64
 """Messages that are sent in one step."""
 
@@ -91,7 +93,7 @@ class ProducerLink:
                 0,
                 False,
                 snd_settle_mode=remote.snd_settle_mode,
-                rcv_settle_mode=remote.rcv_settle_mode,
+                rcv_settle_mode=self._settle_mode(remote),
                 source=remote.source,
                 target=self._answered(),
                 max_message_size=settings.message_bytes_max,
@@ -99,6 +101,14 @@ class ProducerLink:
             )
         )
         self._give_credit()
+
+    def _settle_mode(self, remote: Attach) -> int:
+        """Return when the broker settles: as the client wants, if it can."""
+        opened = self.session.engine.machine.remote
+        product = (opened.properties or {}).get("product") if opened is not None else None
+        if isinstance(product, str) and product.startswith(_NEVER_SETTLES):
+            return ReceiverSettleMode.FIRST
+        return remote.rcv_settle_mode
 
     def _answered(self) -> Target:
         """Return the target as the broker has it."""

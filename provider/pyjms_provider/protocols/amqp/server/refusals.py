@@ -56,7 +56,8 @@ def condition_of(error: BaseException) -> str:
 def told(error: BaseException) -> Error:
     """Return an error as the peer is told."""
     info = error.info if isinstance(error, AmqpError) else None
-    return Error(condition_of(error), _text(error), info)
+    # Never left out: the SDK of Azure reads it always, and waits for ever if it is not there.
+    return Error(condition_of(error), _text(error), info or {})
 
 
 def link_fault(error: BaseException) -> LinkFault:

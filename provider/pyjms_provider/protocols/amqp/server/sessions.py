@@ -265,6 +265,9 @@ class ServedSession:
                 self.end_link(link.link, error)
             return
         if not is_settled:
+            if isinstance(state, Rejected):
+                # Without its own error, which clients would take for the broker's.
+                state = Rejected()
             for each, _ in known:
                 self.session.settle_outgoing(each, state)
         for link in links:
