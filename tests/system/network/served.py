@@ -38,9 +38,11 @@ def user_broker(
 
 
 @contextmanager
-def stored_broker(store_url: str | None, clock: Clock | None = None, **host: Any) -> Iterator[ServedBroker]:
+def stored_broker(
+    store_url: str | None, clock: Clock | None = None, port: dict[str, Any] | None = None, **host: Any
+) -> Iterator[ServedBroker]:
     """Let in everybody, to a virtual host with a store and these attributes."""
-    with _broker({"type": "anonymous"}, {}, clock=clock, store_url=store_url, **host) as served:
+    with _broker({"type": "anonymous"}, port or {}, clock=clock, store_url=store_url, **host) as served:
         yield served
 
 
