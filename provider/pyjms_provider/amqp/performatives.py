@@ -424,6 +424,14 @@ _STRING = _type("string", (0xA1, 0xB1), codec.write_string)
 _SYMBOL = _type("symbol", (0xA3, 0xB3), codec.write_symbol)
 
 
+def _write_description(text: str) -> bytes:
+    # It is for people: half of a surrogate pair, which UTF-8 cannot say, must not keep the error from its receiver.
+    return codec.write_string(text.encode("utf-8", "replace").decode())
+
+
+_DESCRIPTION = _type("string", (0xA1, 0xB1), _write_description)
+
+
 def _symbol_map(read: Reader) -> Reader:
     def checked(data: bytes, at: int, room: int) -> tuple[Any, int]:
         value, at = read(data, at, room)
@@ -699,7 +707,7 @@ _define(
 _define(Detach, 0x16, "detach", _UINT, _BOOLEAN, _RECORD, mandatory=("handle",))
 _define(End, 0x17, "end", _RECORD)
 _define(Close, 0x18, "close", _RECORD)
-_define(Error, 0x1D, "error", _SYMBOL, _STRING, _FIELDS, mandatory=("condition",))
+_define(Error, 0x1D, "error", _SYMBOL, _DESCRIPTION, _FIELDS, mandatory=("condition",))
 _define(Received, 0x23, "received", _UINT, _ULONG, mandatory=("section_number", "section_offset"))
 _define(Accepted, 0x24, "accepted")
 _define(Rejected, 0x25, "rejected", _RECORD)
