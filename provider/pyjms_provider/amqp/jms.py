@@ -350,7 +350,13 @@ def read_message(
         _read_properties(message, properties, kind),
         kind,
         body,
+        _delivery_time(annotations) if DELIVERY_TIME in annotations else 0,
     )
+
+
+def _delivery_time(annotations: Mapping[str, Any]) -> int:
+    value = annotations[DELIVERY_TIME]
+    return int(value) if isinstance(value, int) and 0 < value < 2**63 else 0
 
 
 def _address(

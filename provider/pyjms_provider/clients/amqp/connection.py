@@ -232,13 +232,13 @@ class AmqpConnection(FailoverProviderConnection):
     def set_client_id(self, client_id: str) -> None:
         before, self._client_id = self._client_id, client_id
         try:
-            # The container id is said in `open`, so that a new one needs a new connection. Nothing was done on the old one.
-            self.link.reopen(lambda _: None)
+            # The container id is said in `open`, so that a new one needs a new connection. Nothing was sent or received on the old one.
+            self.link.reopen(self.restore)
         except ProviderError:
             self._client_id = before
             # The connection goes on as it was, so that another client id may be tried.
             with suppress(ProviderError):
-                self.link.reopen(lambda _: None)
+                self.link.reopen(self.restore)
             raise
 
     def open_session(self, *, transacted: bool) -> AmqpSession:

@@ -210,7 +210,11 @@ class AmqpConsumer(ProviderConsumer):
         link, session = self._link, self.session.amqp_session(physical)
         if link is not None and link.physical is physical:
             return
-        link = _ConsumerLink(physical, session, self)
+        link, name = _ConsumerLink(physical, session, self), self._link_name()
+        if session.link_named(name, True) is not None:  # a shared and an unshared subscription may have one name
+            raise SubscriptionInUseError(
+                f"the durable subscription {self.request.durable_name!r} has a consumer already"
+            )
         attach = self._attach_performative()
         # First: messages cannot come before credit, but the end of the link can.
         with self._connection.lock:
@@ -218,7 +222,7 @@ class AmqpConsumer(ProviderConsumer):
             self._draining, self._is_revoked = None, False
             self._link = link
         try:
-            answer = link.attach(self._link_name(), attach, f"a consumer of {self.request.address}")
+            answer = link.attach(name, attach, f"a consumer of {self.request.address}")
             check_filters(attach.source.filter, answer)
         except (ProviderError, ConnectionLostInCallError) as error:
             if isinstance(error, CapabilityError):

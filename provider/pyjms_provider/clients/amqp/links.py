@@ -112,10 +112,12 @@ class ClientLink:
             self.on_lost(self.error)
         self._attaching = self._detaching = None
 
-    def ended(self) -> None:
-        """Take the answer to this side's detach."""
+    def ended(self, error: Error | None = None) -> None:
+        """Take the answer to this side's detach; an error tells what the broker could not do of it."""
         reply, self._detaching = self._detaching, None
-        self.physical.settle(reply)
+        if error is not None:
+            self.condition, self.error = str(error.condition), refusal(error, ResourceError)
+        self.physical.settle(reply, error=self.error)
 
     def on_lost(self, error: ProviderError) -> None:
         """Hear that the broker has detached the link by itself."""

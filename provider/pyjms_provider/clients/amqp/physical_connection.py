@@ -487,7 +487,7 @@ class PhysicalConnection:
                 if event.failure is None:
                     event.link.detach(is_closed=event.is_closed)
             case LinkEnded():
-                event.link.context.ended()
+                event.link.context.ended(event.error)
             case SessionBegun():
                 self.settle(event.session.context, event.session)
             case SessionEnded():

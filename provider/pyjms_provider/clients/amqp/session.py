@@ -365,13 +365,13 @@ class AmqpSession(ProviderSession):
         )
         try:
             link.attach(f"{name}|global" if is_global else name, attach, f"the subscription {name}")
+            link.detach(is_closed=True)
         except UnansweredError:
             raise
         except ProviderError as error:
             if link.condition == Condition.RESOURCE_LOCKED:
                 raise SubscriptionInUseError(error.reason) from error
             raise UnknownSubscriptionError(f"there is no durable subscription {name!r}: {error.reason}") from error
-        link.detach(is_closed=True)
 
     def consumers(self) -> list[AmqpConsumer]:
         """Return the open consumers."""

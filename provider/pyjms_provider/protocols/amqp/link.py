@@ -429,6 +429,8 @@ class LinkEnded:
     """The peer has answered this side's detach: all that was told on the link before has reached it."""
 
     link: Link
+    error: Error | None = None
+    """What the peer could not do of it."""
 
 
 @fact

@@ -425,7 +425,10 @@ class Session:
             raise SessionFault(Condition.UNATTACHED_HANDLE, f"no link is attached as {detach.handle}")
         is_answer = link.state is LinkState.DETACH_SENT
         link.received_detach()
-        self.connection.tell(LinkEnded(link) if is_answer else LinkDetached(link, detach.closed, detach.error))
+        if is_answer:
+            self.connection.tell(LinkEnded(link, detach.error))
+        else:
+            self.connection.tell(LinkDetached(link, detach.closed, detach.error))
 
     def _link_of(self, handle: int) -> Link:
         link = self._remote_links.get(handle)
