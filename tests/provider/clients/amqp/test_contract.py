@@ -42,8 +42,8 @@ def served(
         yield f"amqp://127.0.0.1:{port_of(served)}", clock
 
 
-@pytest.fixture
-def environment(served: tuple[str, VirtualClock]) -> Iterator[Environment]:  # type: ignore[no-redef]
+@pytest.fixture  # type: ignore[no-redef]
+def environment(served: tuple[str, VirtualClock]) -> Iterator[Environment]:
     url, clock = served
     with Environment(url) as opened:
         opened.clock = clock
