@@ -78,6 +78,14 @@ def at_the_end(folder: Any, claim: Path) -> None:
     claim.rename(folder._root / "queues" / claim.parent.name / name)
 
 
+def with_whole_texts(session: Any, envelope: Envelope) -> None:
+    properties = {
+        name: value.encode("utf-8", "replace").decode() if type(value) is str else value
+        for name, value in envelope.properties.items()
+    }
+    _send(session, replace(envelope, properties=properties))
+
+
 def waiting_poll(consumer: Any) -> None:
     Event().wait(0.1)
 
@@ -226,6 +234,10 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {
     "types are lost": (
         {(folder_provider, "_TAGS"): {}},
         lambda environment: delivery_suite.test_a_message_arrives_as_it_was(environment, BodyKind.NONE, None),
+    ),
+    "half of a surrogate pair is replaced": (
+        {(Session, "send"): with_whole_texts},
+        delivery_suite.test_half_of_a_surrogate_pair_arrives_or_is_refused,
     ),
     "queues share a name": (
         {(folder_provider, "to_file_name"): lambda name: "".join(filter(str.isalnum, name.lower())) or "-"},

@@ -168,8 +168,8 @@ class _OutgoingLink:
         """Whether a message could go out now; if not, the link has its turn again when that changes."""
         if not self.is_open or self.link.credit <= 0:
             return False
-        if not self.session.session.can_send:
-            self.session.without_window.append(self.on_ready)
+        if not self.session.may_send:
+            self.session.held_up.append(self.on_ready)
             return False
         return self._is_presettled or len(self.unsettled) < self.session.engine.service.settings.unsettled_max
 

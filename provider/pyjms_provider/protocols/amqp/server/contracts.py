@@ -135,14 +135,19 @@ class LinkSession(Protocol):
     """Whether settling and committing may wait for a disk."""
     patient: int
     """Sends that may be waiting for room."""
-    without_window: list[Callable[[], None]]
-    """What goes on when the session's window opens."""
+    held_up: list[Callable[[], None]]
+    """What goes on when `may_send` holds again."""
     written: list[Delivery]
     """Messages of links whose transfers are settled, which are acknowledged when they are on the wire."""
 
     @property
     def engine(self) -> Engine:
         """The engine of its connection."""
+        ...
+
+    @property
+    def may_send(self) -> bool:
+        """Whether messages may go to the client: its window is open, and what it has given back is in its place."""
         ...
 
     def add(self, work: Work) -> None:

@@ -63,8 +63,10 @@ class ServedSession:
         """Whether settling and committing may wait for a disk."""
         self.patient = 0
         """Sends that may be waiting for room."""
-        self.without_window: list[Callable[[], None]] = []
-        """What goes on when the session's window opens."""
+        self.held_up: list[Callable[[], None]] = []
+        """What goes on when `may_send` holds again."""
+        self._returning = 0
+        """Outcomes by which messages go back to their places, and which have not had their turn."""
         self.written: list[Delivery] = []
         """Messages of links whose transfers are settled, which are acknowledged when they are on the wire."""
         self._links: dict[Link, ServedLink] = {}
@@ -149,6 +151,14 @@ class ServedSession:
         """How many links are attached, or wait for their answer."""
         return len(self._links)
 
+    @property
+    def may_send(self) -> bool:
+        """Whether messages may go to the client: its window is open, and what it has given back is in its place.
+
+        Else a later message would overtake one that the client has released before it gave credit.
+        """
+        return not self._returning and self.session.can_send
+
     # Work
 
     def add(self, work: Work) -> None:
@@ -163,8 +173,8 @@ class ServedSession:
         if self.written:
             written, self.written = self.written, []
             self.add(Work(partial(self.receiving.acknowledge, written), nothing, self.waits))
-        if self.without_window and self.session.can_send:
-            waiting, self.without_window = self.without_window, []
+        if self.held_up and self.may_send:
+            waiting, self.held_up = self.held_up, []
             for go_on in waiting:
                 go_on()
 
@@ -205,10 +215,11 @@ class ServedSession:
             self._accept(known, is_settled=event.is_settled)
         else:
             deliveries = [delivery for _, delivery in known]
+            self._returning += 1
             self.add(
                 Work(
                     partial(self._give_back, deliveries, state),
-                    partial(self._settled, known, state, event.is_settled),
+                    partial(self._given_back, known, state, event.is_settled),
                     self.waits,
                 )
             )
@@ -254,6 +265,12 @@ class ServedSession:
             session.recover(deliveries)
         else:
             session.give_back_unseen(deliveries)
+
+    def _given_back(
+        self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: Any, is_settled: bool, error: Exception | None
+    ) -> None:
+        self._returning -= 1
+        self._settled(known, state, is_settled, error)
 
     def _settled(
         self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: Any, is_settled: bool, error: Exception | None
