@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -196,7 +196,9 @@ class PhysicalConnection:
         self._io.start()
         with self.lock:
             self.engine.start()
-        self.flush()
+        # The thread of the connection may have gone through all of this meanwhile, up to the broker's refusal, which the reply has.
+        with suppress(ConnectionLostInCallError):
+            self.flush()
         # Real time: the broker's answer does not depend on a virtual clock.
         self._opened.wait(limit_ms / 1000)
         with self.lock:
