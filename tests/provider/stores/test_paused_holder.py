@@ -87,12 +87,11 @@ def start_holder() -> Iterator[Callable[[str, str], Holder]]:
         holder.kill()
 
 
-def end_session(postgresql: PostgresqlServer) -> None:
+def end_session(postgresql: PostgresqlServer, url: str) -> None:
     """End the server's process that has a store's lock."""
+    holder = postgresql.holder(url)  # others may have theirs: the server serves several tests
     with postgresql.connect() as administrator:
-        ended = administrator.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'"
-        ).fetchall()
+        ended = administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (holder,)).fetchall()
     assert ended == [(True,)]
 
 
@@ -122,7 +121,7 @@ def test_who_waits_listens_asks_or_browses_is_handed_nothing_that_another_broker
     url = postgresql.make_store()
     holder = start_holder("embedded", url)
     holder.stop()
-    end_session(postgresql)
+    end_session(postgresql, url)
     assert take_over(url) == ALL
     holder.go_on()
     holder.resume()
@@ -138,7 +137,7 @@ def test_a_client_elsewhere_is_sent_nothing_that_another_broker_has_had(
     port = int(holder.ready[1])
     with Raw(port) as plain, Raw(port) as browsing:
         holder.stop()
-        end_session(postgresql)
+        end_session(postgresql, url)
         assert take_over(url) == ALL
         plain.say("SUBSCRIBE\nid:1\ndestination:/queue/pulled\nack:client-individual\n\n")
         browsing.say("SUBSCRIBE\nid:1\ndestination:/queue/browsed\nbrowser:true\n\n")
