@@ -196,6 +196,8 @@ class Port(Stoppable):
     """The key of its opener among `Services.port_openers`, unless there is one for its very type."""
     is_for_clients: ClassVar[bool] = False
     """Whether clients of virtual hosts come in by it, so that it is of no use without one."""
+    takes_any_login: ClassVar[bool] = False
+    """Whether a login is taken, and not checked, where everybody is let in."""
 
     _open: OpenPort | None = None
 
@@ -214,7 +216,9 @@ class Port(Stoppable):
         providers = [each for each in found if isinstance(each, AuthenticationProvider)]
         if providers and not any(each.state is State.ACTIVE for each in providers):
             raise WrongStateError("; ".join(f"{each.path} is {each.state.value}" for each in providers) + _NOBODY)
-        return CompositeAuthenticator([each.authenticator for each in providers])
+        authenticator = CompositeAuthenticator([each.authenticator for each in providers])
+        # Many clients send a login, such as guest, to any server; anonymous providers alone would refuse it.
+        return UncheckedLogins(authenticator) if self.takes_any_login and self.lets_in_everybody else authenticator
 
     @property
     def lets_in_everybody(self) -> bool:
@@ -391,12 +395,7 @@ class StompPort(Port):
     attributes_class = StompPortAttributes
     served_as = "stomp"
     is_for_clients = True
-
-    def authenticator(self) -> Authenticator:
-        found = super().authenticator()
-        # Many clients send a login, such as guest, to any server;
-        # anonymous providers alone would refuse it.
-        return UncheckedLogins(found) if self.lets_in_everybody else found
+    takes_any_login = True
 
     def _own_settings(self) -> dict[str, Any]:
         chosen = self.chosen
@@ -410,11 +409,13 @@ class StompPort(Port):
         }
 
 
-class AmqpPort(StompPort):
+class AmqpPort(Port):
     """A port for AMQP clients, and for STOMP clients if it is to be for both."""
 
     attributes_class = AmqpPortAttributes
     served_as = "amqp"
+    is_for_clients = True
+    takes_any_login = True
 
     def _own_settings(self) -> dict[str, Any]:
         chosen = self.chosen

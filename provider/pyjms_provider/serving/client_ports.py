@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.words import installed_version
-from pyjms_provider.model.port import AmqpPortAttributes, Protocol, StompPort, StompPortAttributes
+from pyjms_provider.model.port import AmqpPort, AmqpPortAttributes, Protocol, StompPort, StompPortAttributes
 from pyjms_provider.protocols.amqp.server.service import AmqpService
 from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
 from pyjms_provider.protocols.either import ChoosingEngine
@@ -67,7 +67,7 @@ def client_opener(
     """
 
     def opener(port: ManagedObject) -> ListeningPort:
-        assert isinstance(port, StompPort)
+        assert isinstance(port, StompPort | AmqpPort)
         # Before listening: a failover client would connect to a port without a running host.
         check_hosts(port)
         make_engine = _engines(_Login(port, synthetic, None if management is None else management(port)))
@@ -81,7 +81,9 @@ def client_opener(
 class _Login:
     """What a port's services need to log clients in."""
 
-    def __init__(self, port: StompPort, synthetic: EmbeddedBroker | None, management: ManagementService | None) -> None:
+    def __init__(
+        self, port: StompPort | AmqpPort, synthetic: EmbeddedBroker | None, management: ManagementService | None
+    ) -> None:
         chosen = port.chosen
         assert isinstance(chosen, StompPortAttributes)
         self.port = port

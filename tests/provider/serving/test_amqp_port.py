@@ -22,7 +22,7 @@ from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.protocols.amqp.raw import RawPeer, text
 from tests.provider.transport.certificates import Authority
 from tests.system.network.raw import Raw as RawStomp
-from tests.system.network.served import anonymous_broker, port_of
+from tests.system.network.served import anonymous_broker, port_of, stored_broker
 
 _WAIT_S = 10.0
 BOTH: dict[str, Any] = {"type": "amqp", "name": "both", "protocols": ["amqp", "stomp"]}
@@ -146,6 +146,28 @@ def test_stomp_and_amqp_share_a_port_and_their_messages() -> None:
         stomp.say("SUBSCRIBE\nid:1\ndestination:/queue/q\n\n")
         frame = stomp.next()
         assert (frame.command, bytes(frame.body)) == ("MESSAGE", b"from AMQP")
+
+
+def test_the_bare_message_is_the_same_bytes_after_a_restart(tmp_path: Path) -> None:
+    # A text in the long form of its type, and no properties: what is written anew would look otherwise.
+    annotations = b"\x00\x53\x72\xc1\x0b\x02\xa3\x05x-opt\xa1\x01v"
+    bare = b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x77\xb1\x00\x00\x00\x05hello"
+    header = b"\x00\x53\x70\xc0\x02\x01\x41"
+    store, port = f"sqlite:///{tmp_path / 'broker.db'}", {"type": "amqp", "name": "amqp"}
+    with stored_broker(store, port=port) as served, amqp(served) as client:
+        client.open()
+        client.begin()
+        client.attach_sender("q")
+        assert client.outcome(header + annotations + bare) == ACCEPTED
+        client.close()
+    with stored_broker(store, port=port) as served, amqp(served) as client:
+        client.open()
+        client.begin()
+        client.attach_receiver("q", credit=1)
+        _, data = client.receive()
+        assert data.endswith(annotations + bare)
+        client.settle(0, ACCEPTED)
+        client.close()
 
 
 def test_the_first_bytes_may_come_one_by_one() -> None:
