@@ -12,7 +12,7 @@ from pyjms_provider.security.contracts import Credentials, Principal
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
-    from pyjms_provider.protocols.engine import Peer
+    from pyjms_provider.protocols.engine import Peer, TransportContext
     from pyjms_provider.protocols.hosts import HostDirectory
     from pyjms_provider.security.contracts import Authenticator
     from pyjms_provider.security.logins import RevocationGuard
@@ -123,3 +123,22 @@ def enter(
         raise
     service.note_login(client.principal, client.shown, peer.address, "")
     return connection, guard
+
+
+def leave(transport: TransportContext, connection: ProviderConnection, report: Callable[[BaseException], None]) -> None:
+    """Close a client's connection to its virtual host, on a worker: closing gives messages back, which may wait for the disk.
+
+    Args:
+        transport: that of the client's connection.
+        connection: the connection to the virtual host.
+        report: called on the connection's thread with the error of a close that failed.
+    """
+
+    def closed(_: None, error: BaseException | None) -> None:
+        if error is not None:
+            report(error)
+        # Perhaps no thread became free: without another try the connection's messages would never go back.
+        if isinstance(error, ResourceError):
+            leave(transport, connection, report)
+
+    transport.work(connection.close, closed)

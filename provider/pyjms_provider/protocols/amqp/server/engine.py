@@ -62,7 +62,7 @@ from pyjms_provider.protocols.amqp.server.sessions import ServedSession
 from pyjms_provider.protocols.amqp.server.transactions import Transactions
 from pyjms_provider.protocols.amqp.session import SessionBegun, SessionEnded
 from pyjms_provider.protocols.engine import ProtocolEngine
-from pyjms_provider.protocols.logins import Authenticated, authenticate, enter
+from pyjms_provider.protocols.logins import Authenticated, authenticate, enter, leave
 from pyjms_provider.protocols.scheduling import Backlog, DeliveryScheduler
 from pyjms_provider.security.contracts import (
     CertificateCredentials,
@@ -487,7 +487,10 @@ class AmqpServerEngine(ProtocolEngine):
         self.transport.work(connection.close, partial(self._left, connection))
 
     def _left(self, connection: ProviderConnection, _: None, error: BaseException | None) -> None:
-        self._has_closed(connection, None, error)
+        if error is not None:
+            self._not_closed(error)
+        if isinstance(error, ResourceError):
+            leave(self.transport, connection, self._not_closed)
         self._end()
         self.machine.close()
         self.transport.wake()
@@ -593,17 +596,11 @@ class AmqpServerEngine(ProtocolEngine):
     def _close_connection(self) -> None:
         # Taken at once: the end of the connection and that of its login may both call this.
         connection, self._connection = self._connection, None
-        # On a worker: closing gives messages back, which may wait for the disk.
         if connection is not None:
-            self.transport.work(connection.close, partial(self._has_closed, connection))
+            leave(self.transport, connection, self._not_closed)
 
-    def _has_closed(self, connection: ProviderConnection, _: None, error: BaseException | None) -> None:
-        if error is None:
-            return
+    def _not_closed(self, error: BaseException) -> None:
         _log.error("PYJMS-AMQP-3 a connection did not close as it should", exc_info=error)
-        # Perhaps no thread became free: without another try the connection's messages would never go back.
-        if isinstance(error, ResourceError):
-            self.transport.work(connection.close, partial(self._has_closed, connection))
 
     # The log
 

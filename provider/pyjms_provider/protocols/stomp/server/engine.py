@@ -13,9 +13,9 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
+from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError
 from pyjms_provider.protocols.engine import ProtocolEngine
-from pyjms_provider.protocols.logins import authenticate, enter
+from pyjms_provider.protocols.logins import authenticate, enter, leave
 from pyjms_provider.protocols.stomp.answers import error_frame
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
 from pyjms_provider.protocols.stomp.commands import limits_of
@@ -219,17 +219,11 @@ class StompServerEngine(ProtocolEngine):
     def _close_connection(self) -> None:
         # Taken at once: the end of the connection and that of its login may both call this.
         connection, self._connection = self._connection, None
-        # On a worker: closing gives messages back, which may wait for the disk.
         if connection is not None:
-            self.transport.work(connection.close, partial(self._has_closed, connection))
+            leave(self.transport, connection, self._not_closed)
 
-    def _has_closed(self, connection: ProviderConnection, _: None, error: BaseException | None) -> None:
-        if error is None:
-            return
+    def _not_closed(self, error: BaseException) -> None:
         _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
-        # Perhaps no thread became free: without another try the connection's messages would never go back.
-        if isinstance(error, ResourceError):
-            self.transport.work(connection.close, partial(self._has_closed, connection))
 
     # Login
 
