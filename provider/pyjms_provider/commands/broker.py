@@ -127,8 +127,8 @@ _Configuration = Annotated[
 _Listen = Annotated[
     list[str] | None,
     typer.Option(
-        help="Where to listen; may be given several times. stomp://127.0.0.1:61613; stomps://…?certificate=FILE&key=FILE; "
-        "stomp+ws://…; http://127.0.0.1:8161 for operators. Port 0 picks a free one.",
+        help="Where to listen; may be given several times. stomp://127.0.0.1:61613; amqp://127.0.0.1:5672; "
+        "stomps://…?certificate=FILE&key=FILE; stomp+ws://…, also for amqp; http://127.0.0.1:8161 for operators. Port 0 picks a free one.",
         metavar="URL",
         show_default=False,
     ),
