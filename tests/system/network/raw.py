@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Self
 
 from pyjms.spi.envelope import Envelope
+from pyjms_provider.protocols.profile.commands import Command
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
-from pyjms_provider.protocols.stomp.commands import PACKED_LIMITS, Command
+from pyjms_provider.protocols.stomp.command_frames import PACKED_LIMITS, command_frame
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.stores.codec import encode
@@ -53,7 +54,7 @@ class Raw:
 
     def tell(self, command: Command, receipt: str | None = None) -> None:
         """Say a command of the profile, without waiting for the answer."""
-        self.socket.sendall(encode_frame(command.write(receipt), Version.V1_2))
+        self.socket.sendall(encode_frame(command_frame(command, receipt), Version.V1_2))
 
     def do(self, command: Command) -> Frame:
         """Say a command, and return its RECEIPT."""

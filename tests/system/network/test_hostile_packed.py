@@ -10,7 +10,7 @@ from typing import Self
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, LENGTH
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.provider.helpers import make_envelope

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.clock import SystemClock
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.stores.codec import decode_plain

@@ -22,7 +22,8 @@ from pyjms_provider.clients.network.failover import (
 )
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection, RefusedError, refusal
 from pyjms_provider.clients.stomp.sockets import advice
-from pyjms_provider.protocols.stomp.answers import body_max_in
+from pyjms_provider.protocols.profile.answers import body_max_in
+from pyjms_provider.protocols.profile.errors import CommandError
 from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -113,7 +114,7 @@ class StompFailoverConnection(FailoverConnection[PhysicalConnection]):
         except ConnectionLostInCallError as error:
             why = f"{endpoint} closed the connection before it answered CONNECT: {error}"
             raise ConnectionLostInCallError(why + advice(self._settings.scheme, endpoint, why)) from error
-        except StompError as error:
+        except (StompError, CommandError) as error:
             # This client cannot talk to that broker, whose dialect may be unknown: no other endpoint is tried.
             physical.close()
             raise ProviderError(error.reason) from error

@@ -46,8 +46,9 @@ from pyjms_provider.clients.network.io_thread import IoThread, WritingEndedError
 from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.sockets import connect
 from pyjms_provider.clients.stomp.transport import HeartBeat, SentFlag, WriteBuffer
-from pyjms_provider.protocols.stomp.answers import PERSISTS_ALL, error_of, is_closing
+from pyjms_provider.protocols.profile.answers import PERSISTS_ALL
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
+from pyjms_provider.protocols.stomp.command_frames import error_of, is_closing
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER

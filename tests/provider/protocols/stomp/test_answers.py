@@ -9,17 +9,10 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.xid import Xid
-from pyjms_provider.protocols.stomp.answers import (
-    Created,
-    Drained,
-    Greeting,
-    Prepared,
-    Recovered,
-    Sent,
-    receipt_frame,
-)
+from pyjms_provider.protocols.profile.answers import Created, Drained, Greeting, Prepared, Recovered, Sent
+from pyjms_provider.protocols.profile.errors import CommandError
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
-from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.command_frames import receipt_frame
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 
 
@@ -82,5 +75,5 @@ def test_capabilities_of_a_later_broker_are_left_out() -> None:
     ],
 )
 def test_an_answer_that_lacks_something_is_refused(kind: Any, headers: dict[str, str]) -> None:
-    with pytest.raises(ProfileError):
+    with pytest.raises(CommandError):
         kind.read(headers)

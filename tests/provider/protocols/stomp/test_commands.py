@@ -14,8 +14,7 @@ from pyjms.spi import provider as spi
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.xid import Xid
-from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
-from pyjms_provider.protocols.stomp.commands import (
+from pyjms_provider.protocols.profile.commands import (
     COMMANDS,
     RANGES_MAX,
     Acknowledge,
@@ -31,10 +30,12 @@ from pyjms_provider.protocols.stomp.commands import (
     Unsubscribe,
     delivery_ids,
     named,
-    read_command,
     read_delivery_ids,
     write_delivery_ids,
 )
+from pyjms_provider.protocols.profile.errors import CommandError
+from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
+from pyjms_provider.protocols.stomp.command_frames import command_frame, read_command
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 
@@ -71,7 +72,7 @@ def test_a_command_equals_itself_after_the_wire(kind: type[Command], data: st.Da
     values = {each.name: data.draw(BY_TYPE[str(each.type)]) for each in fields(kind)}
     command = kind(**values)
     receipt = data.draw(st.none() | TEXT)
-    frame = over_the_wire(command.write(receipt))
+    frame = over_the_wire(command_frame(command, receipt))
     assert frame.headers.get("receipt") == receipt
     assert read_command(frame) == command
 
@@ -149,8 +150,8 @@ def test_what_is_wrong_is_refused_by_name(frame: Frame, text: str) -> None:
 
 
 def test_defaults_are_not_written() -> None:
-    assert Credit(subscription="1", credit=5).write().headers == {"subscription": "1", "credit": "5"}
-    assert Acknowledge(session="s", ids=delivery_ids([1, 2, 3, 7])).write("r").headers == {
+    assert command_frame(Credit(subscription="1", credit=5)).headers == {"subscription": "1", "credit": "5"}
+    assert command_frame(Acknowledge(session="s", ids=delivery_ids([1, 2, 3, 7])), "r").headers == {
         "session": "s",
         "ids": "1-3,7",
         "receipt": "r",
@@ -200,13 +201,13 @@ def test_to_look_up_many_ranges_takes_about_as_long_as_to_read_them() -> None:
 def test_a_header_of_more_ranges_than_anybody_needs_is_refused() -> None:
     most = ",".join(["7"] * RANGES_MAX)
     assert len(read_delivery_ids(most)) == RANGES_MAX
-    with pytest.raises(ProfileError, match="settle fewer at once"):
+    with pytest.raises(CommandError, match="settle fewer at once"):
         read_delivery_ids(most + ",7")
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1-", "2-1", "1,,2", "a", "1 2", "9223372036854775808", "\u0661"])
 def test_what_are_no_delivery_ids_is_refused(text: str) -> None:
-    with pytest.raises(ProfileError):
+    with pytest.raises(CommandError):
         read_delivery_ids(text)
 
 

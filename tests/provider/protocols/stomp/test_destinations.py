@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError
+from pyjms_provider.protocols.profile.paths import EXACT_PATHS, DestinationNaming, Paths
 from pyjms_provider.protocols.stomp.dialects import (
     BARE_NAMES,
     ENCODED_PATHS,
-    EXACT_PATHS,
     PATHS,
-    DestinationNaming,
-    _Paths,
 )
 
 QUEUE, TOPIC = AddressKind.QUEUE, AddressKind.TOPIC
@@ -93,7 +91,7 @@ def test_a_bare_name_of_another_destination_has_the_kind_of_the_subscription() -
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    naming = _Paths({})
+    naming = Paths({})
     first = Address(QUEUE, "first")
     written = naming.headers_for(first)
     found = naming.read(written)

@@ -14,7 +14,7 @@ from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
 from pyjms_provider.protocols.stomp import message_properties as wire_properties
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode, split_lines
-from pyjms_provider.protocols.stomp.commands import PROFILE_LIMITS
+from pyjms_provider.protocols.stomp.command_frames import PROFILE_LIMITS
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS, RABBITMQ, Dialect
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version

@@ -7,8 +7,9 @@ import pytest
 from pyjms.spi import errors as spi_errors
 from pyjms.spi.errors import BranchError, InvalidSelectorError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.protocols.stomp.answers import PROTOCOL_CODE, error_frame, error_of, is_closing
+from pyjms_provider.protocols.profile.errors import CommandError
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
+from pyjms_provider.protocols.stomp.command_frames import PROTOCOL_CODE, error_frame, error_of, is_closing
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 
@@ -104,6 +105,11 @@ def test_any_error_frame_is_an_error(frame: Frame, kind: type[ProviderError], te
 def test_a_fault_of_the_frames_has_a_code_of_its_own_and_knows_its_receipt() -> None:
     frame = error_frame(ProfileError("say it so", receipt="9"), None, closing=True)
     assert (frame.headers["code"], frame.headers["receipt-id"], is_closing(frame)) == (PROTOCOL_CODE, "9", True)
+
+
+def test_a_fault_of_a_command_is_one_of_its_frame() -> None:
+    frame = error_frame(CommandError("delivery ids are numbers"), "9")
+    assert (frame.headers["code"], bytes(frame.body)) == (PROTOCOL_CODE, b"delivery ids are numbers")
 
 
 @pytest.mark.parametrize("version", Version)

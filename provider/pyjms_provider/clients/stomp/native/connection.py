@@ -35,9 +35,8 @@ from pyjms_provider.clients.network.calls import ConnectionLostInCallError, Unan
 from pyjms_provider.clients.stomp.failover import StompConnectionBase, StompFailoverConnection
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
 from pyjms_provider.clients.stomp.native.session import NativeSession
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import (
-    PACKED_TYPE,
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import (
     ClientsListed,
     Counted,
     Created,
@@ -49,6 +48,8 @@ from pyjms_provider.protocols.stomp.answers import (
     Reserved,
     UnitsListed,
 )
+from pyjms_provider.protocols.profile.errors import CommandError
+from pyjms_provider.protocols.stomp.command_frames import PACKED_TYPE, command_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -88,7 +89,7 @@ class NativeConnection(StompConnectionBase):
         if self.is_native:
             try:
                 self._greeting = Greeting.read(greeting)
-            except StompError as error:
+            except CommandError as error:
                 self.link.close(None)
                 raise ProviderError(
                     f"the broker says what this client does not understand: {error.reason}: use one version of pyjms on both sides"
@@ -156,14 +157,14 @@ class NativeConnection(StompConnectionBase):
                 with self._lock:
                     self._sessions.pop(session.name, None)
                 if may_be_open:
-                    self.link.newest.take_back(commands.CloseSession(session=session.name).write())
+                    self.link.newest.take_back(command_frame(commands.CloseSession(session=session.name)))
         return session
 
     def _open(self, session: NativeSession) -> None:
         # First the wait for a connection, then the check of the session: the healer may have opened it meanwhile.
         while (physical := self.link.current()) is not session.physical:
             try:
-                physical.request(session.command().write())
+                physical.request(command_frame(session.command()))
             except ConnectionLostInCallError:
                 continue
             session.enter(physical)
@@ -179,7 +180,7 @@ class NativeConnection(StompConnectionBase):
                 # The broker may process both frames later: without STOP messages would wait here for a client that receives
                 # nothing.
                 self.is_started = False
-                self.post(commands.Stop().write())
+                self.post(command_frame(commands.Stop()))
             raise
         # A message that came before the flag was set has woken its consumer too early: `poll` returned nothing.
         for consumer in self._consumers():
@@ -201,7 +202,7 @@ class NativeConnection(StompConnectionBase):
             # `newest`, since `current` would wait for a restore that may have sent the old state already.
             physical = self.link.newest
             try:
-                physical.request(command.write(), needs_room=False)
+                physical.request(command_frame(command), needs_room=False)
             except ConnectionLostInCallError:
                 if physical is not self.link.newest:
                     continue
@@ -214,7 +215,7 @@ class NativeConnection(StompConnectionBase):
             physical = self.link.current()
             try:
                 made = physical.request(
-                    commands.CreateTemporary(kind=kind).write(), late=partial(self._created_late, physical)
+                    command_frame(commands.CreateTemporary(kind=kind)), late=partial(self._created_late, physical)
                 )
                 address = Created.read(made.headers).address
                 # Entered before the check of the connection: a later restore makes it again, and an earlier one cannot have.
@@ -231,7 +232,7 @@ class NativeConnection(StompConnectionBase):
         """Delete the destination that the broker made for a call that has timed out. Any thread."""
         address = Created.read(made.headers).address
         self._forget_temporary(address)
-        physical.take_back(commands.DeleteTemporary(address=address).write())
+        physical.take_back(command_frame(commands.DeleteTemporary(address=address)))
 
     def _forget_temporary(self, address: Address) -> None:
         with self._lock:
@@ -245,7 +246,7 @@ class NativeConnection(StompConnectionBase):
             # First: the broker has another name for the destination in each physical connection.
             physical = self.link.current()
             try:
-                physical.request(commands.DeleteTemporary(address=self.at_broker(address)).write())
+                physical.request(command_frame(commands.DeleteTemporary(address=self.at_broker(address))))
             except ConnectionLostInCallError:
                 # The restore of the next connection has made another one, under another name.
                 continue
@@ -270,7 +271,7 @@ class NativeConnection(StompConnectionBase):
         """Send `command` and return the broker's answer. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
         self._check_open()
         try:
-            return self.link.current().request(command.write())
+            return self.link.current().request(command_frame(command))
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
@@ -281,7 +282,7 @@ class NativeConnection(StompConnectionBase):
         while True:
             self._check_open()
             try:
-                return self.link.current().request(command.write())
+                return self.link.current().request(command_frame(command))
             except ConnectionLostInCallError:
                 before_again()
 
@@ -363,7 +364,7 @@ class NativeConnection(StompConnectionBase):
             # The healer may have subscribed the consumer on a newer connection meanwhile: then there is nothing to send.
             while not consumer.is_in(physical := self.link.current()):
                 try:
-                    physical.request(consumer.command().write())
+                    physical.request(command_frame(consumer.command()))
                 except ConnectionLostInCallError:
                     continue
                 consumer.begin(physical)
@@ -396,7 +397,7 @@ class NativeConnection(StompConnectionBase):
             # Off the list first: a restore that begins later must not open the session again.
             self._sessions.pop(session.name, None)
         try:
-            self.link.newest.request_last(commands.CloseSession(session=session.name).write())
+            self.link.newest.request_last(command_frame(commands.CloseSession(session=session.name)))
         except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 
@@ -452,7 +453,9 @@ class NativeConnection(StompConnectionBase):
             temporaries = list(self._at_broker)
         # Temporary destinations first: the consumers below are subscribed under their new names.
         for address in temporaries:
-            real = Created.read(physical.request(commands.CreateTemporary(kind=address.kind).write()).headers).address
+            real = Created.read(
+                physical.request(command_frame(commands.CreateTemporary(kind=address.kind))).headers
+            ).address
             with self._lock:
                 old = self._at_broker.get(address)
                 if old is not None:
@@ -460,22 +463,22 @@ class NativeConnection(StompConnectionBase):
                     self._at_broker[address], self._here[real] = real, address
             # The client has deleted it meanwhile, with an answer on the last connection.
             if old is None:
-                physical.post(commands.DeleteTemporary(address=real).write())
+                physical.post(command_frame(commands.DeleteTemporary(address=real)))
         for session in sessions:
             self._restore_session(physical, session)
         is_sent = False
         # Repeated if another thread starts or stops the connection during the request.
         while is_sent is not self.is_started:
             is_sent = self.is_started
-            physical.request((commands.Start() if is_sent else commands.Stop()).write())
+            physical.request(command_frame(commands.Start() if is_sent else commands.Stop()))
 
     def _restore_session(self, physical: PhysicalConnection, session: NativeSession) -> None:
-        physical.request(session.command().write())
+        physical.request(command_frame(session.command()))
         # After the answer: `_open` takes a session that has entered this connection for open.
         session.enter(physical)
         for consumer in session.consumers():
             try:
-                physical.request(consumer.command().write())
+                physical.request(command_frame(consumer.command()))
             except ClosedError:
                 if not session.is_closed:
                     raise
@@ -487,9 +490,9 @@ class NativeConnection(StompConnectionBase):
             consumer.begin(physical)
             # The consumer was closed meanwhile, before the broker knew it on this connection.
             if not consumer.is_open:
-                physical.post(commands.Unsubscribe(id=consumer.name).write())
+                physical.post(command_frame(commands.Unsubscribe(id=consumer.name)))
         if session.is_closed:
-            physical.post(commands.CloseSession(session=session.name).write())
+            physical.post(command_frame(commands.CloseSession(session=session.name)))
 
 
 CAN_UNPACK = find_spec("msgspec") is not None

@@ -21,8 +21,9 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.commands import delivery_ids
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.commands import delivery_ids
+from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import Arrived, unpack_deliveries
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.failover import StompFailoverConnection
     from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
-    from pyjms_provider.protocols.stomp.commands import DeliveryIds
+    from pyjms_provider.protocols.profile.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.frames import Frame
 
 # The tag of a delivery in the native driver.
@@ -281,9 +282,9 @@ class NativeConsumer(ProviderConsumer):
                         if self._physical is physical:
                             self._arrived.appendleft(found)
                 return delivery
-            frame = commands.GiveBack(
-                session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True
-            ).write()
+            frame = command_frame(
+                commands.GiveBack(session=self._session.name, ids=delivery_ids([_number_of(found)]), unseen=True)
+            )
             with self._lock:
                 if self._physical is physical:
                     self._unsent.append((physical, frame))
@@ -326,7 +327,7 @@ class NativeConsumer(ProviderConsumer):
         try:
             # Messages on their way must be back before the drain, or a later one would be received first.
             if is_revoking:
-                physical.request(commands.Credit(subscription=self.name, revoke=True).write())
+                physical.request(command_frame(commands.Credit(subscription=self.name, revoke=True)))
                 self._see_returned(physical)
             self._drain(physical)
         except ConnectionLostInCallError:
@@ -337,14 +338,14 @@ class NativeConsumer(ProviderConsumer):
         with self._lock:
             returned = self._returned
         if returned:
-            physical.request(commands.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
+            physical.request(command_frame(commands.GiveBack(session=self._session.name, ids=returned, unseen=True)))
 
     def _drain(self, physical: PhysicalConnection) -> None:
         with self._lock:
             # Counted, so that `arrived` keeps the drain's messages though no interest is set.
             self._drains += 1
         try:
-            physical.request(commands.Credit(subscription=self.name, credit=1, drain=True).write())
+            physical.request(command_frame(commands.Credit(subscription=self.name, credit=1, drain=True)))
         finally:
             with self._lock:
                 self._drains -= 1
@@ -382,7 +383,7 @@ class NativeConsumer(ProviderConsumer):
                 return []
             self._is_withdrawn = True
         # At the answer, all messages that the broker had pushed are here.
-        physical.request(commands.Credit(subscription=self.name, revoke=True).write())
+        physical.request(command_frame(commands.Credit(subscription=self.name, revoke=True)))
         with self._lock:
             if self._physical is not physical:
                 return []
@@ -410,7 +411,7 @@ class NativeConsumer(ProviderConsumer):
             # The flag first: `poll` delivers nothing that is about to go back.
             self._is_closed = True
         try:
-            self._connection.link.newest.request_last(commands.Unsubscribe(id=self.name).write())
+            self._connection.link.newest.request_last(command_frame(commands.Unsubscribe(id=self.name)))
         except ConnectionLostInCallError as error:
             _log.debug("consumer %s ended with its connection: %s", self.name, error)
         finally:
@@ -453,14 +454,14 @@ class NativeConsumer(ProviderConsumer):
         # The credit may be below 0, as a drain's message is subtracted without having been added.
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
-            frame = commands.Credit(subscription=self.name, credit=credit).write()
+            frame = command_frame(commands.Credit(subscription=self.name, credit=credit))
             self._credit += credit
             self._unsent += ((self._physical, frame),)
 
     def _revoke(self) -> None:
         """Queue a revocation of the credit, and return undelivered messages."""
         if self._physical is not None and self._credit > 0:
-            frame = commands.Credit(subscription=self.name, revoke=True).write(self._receipt())
+            frame = command_frame(commands.Credit(subscription=self.name, revoke=True), self._receipt())
             self._credit = 0
             self._revocations += 1
             self._unsent += ((self._physical, frame),)
@@ -475,7 +476,7 @@ class NativeConsumer(ProviderConsumer):
         if self._physical is None or len(arrived) <= keep:
             return
         kept, ids = deque(arrived[:keep]), delivery_ids([_number_of(each) for each in arrived[keep:]])
-        frame = commands.GiveBack(session=self._session.name, ids=ids, unseen=True).write(self._receipt())
+        frame = command_frame(commands.GiveBack(session=self._session.name, ids=ids, unseen=True), self._receipt())
         # Counted like a revocation: no credit is given until the broker has confirmed that the messages are back.
         self._revocations += 1
         self._returned = ids
@@ -563,7 +564,7 @@ class NativeBrowser:
             try:
                 # Before BROWSE is sent: messages may come before its answer.
                 self._connection.remember(self)
-                physical.request(self._command().write())
+                physical.request(command_frame(self._command()))
                 self._grant(physical, _WINDOW)
                 for taken, frame in enumerate(self._frames(), 1):
                     # Renewed at half of the window, so that the broker need not pause.
@@ -600,7 +601,7 @@ class NativeBrowser:
         if self._has_ended:
             # The browser of an empty queue ends at once, and the broker no longer knows it.
             return
-        physical.post(commands.Credit(subscription=self.name, credit=credit).write())
+        physical.post(command_frame(commands.Credit(subscription=self.name, credit=credit)))
 
     def _end(self, physical: PhysicalConnection) -> None:
         self._connection.forget(self)

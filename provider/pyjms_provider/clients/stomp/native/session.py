@@ -32,9 +32,10 @@ from pyjms_provider.clients.network.calls import (
 )
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser, NativeConsumer, ReceivedMessage
 from pyjms_provider.clients.stomp.physical_connection import Request
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import Counted, Found, Prepared, Recovered
-from pyjms_provider.protocols.stomp.commands import DeliveryIds, delivery_ids
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import Counted, Found, Prepared, Recovered
+from pyjms_provider.protocols.profile.commands import DeliveryIds, delivery_ids
+from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import sends_of
 
@@ -79,7 +80,7 @@ class BranchRequests:
         if request is None or not request.is_same(physical, command):
             request = self._unanswered[about] = Request(physical, command)
         try:
-            result = read(physical.request_idempotent(request, command.write()))
+            result = read(physical.request_idempotent(request, command_frame(command)))
         except UnansweredError as error:
             # The request is kept: if the call is made again, it waits for this answer.
             # A second END or PREPARE would be refused with XAER_PROTO (decision 0603).
@@ -210,7 +211,7 @@ class NativeSession(ProviderSession):
         assert tags is not None, "it is tagged"
         # Both on one connection: if that is lost between the two, the broker drops the tag.
         physical = self.connection.link.current()
-        physical.request(self._tagging(tags).write())
+        physical.request(command_frame(self._tagging(tags)))
         self._send_asking(physical, envelope)
 
     def tag(self, tags: ClientTags) -> None:
@@ -307,7 +308,7 @@ class NativeSession(ProviderSession):
         # call, the next one must not take the transaction for open.
         self._is_ending_unit = True
         try:
-            answer = physical.request(command.write())
+            answer = physical.request(command_frame(command))
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise lost_while_ended(error, how) from error
         self._is_ending_unit = False
@@ -381,7 +382,7 @@ class NativeSession(ProviderSession):
         """Return the UNSUBSCRIBE of a consumer or browser, to be processed in the session's order, as its SUBSCRIBE may still be queued
         there.
         """
-        frame = commands.Unsubscribe(id=name).write()
+        frame = command_frame(commands.Unsubscribe(id=name))
         frame.headers["session"] = self.name
         return frame
 
@@ -470,10 +471,10 @@ class NativeSession(ProviderSession):
             ids = _ids(live)
             try:
                 if tags is not None:
-                    physical.request(self._tagging(tags).write())
-                    physical.request(commands.Acknowledge(session=self.name, ids=ids).write())
+                    physical.request(command_frame(self._tagging(tags)))
+                    physical.request(command_frame(commands.Acknowledge(session=self.name, ids=ids)))
                 elif is_persistent and self.connection.settings.confirm_acknowledge:
-                    physical.request(commands.Acknowledge(session=self.name, ids=ids).write())
+                    physical.request(command_frame(commands.Acknowledge(session=self.name, ids=ids)))
                 else:
                     for numbers in ids:
                         physical.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
@@ -526,9 +527,9 @@ class NativeSession(ProviderSession):
             unseen = frozenset([number for consumer in consumers for number in consumer.withdraw(physical)])
             if unseen:
                 ids = delivery_ids(sorted(unseen))
-                physical.request(commands.GiveBack(session=self.name, ids=ids, unseen=True).write())
+                physical.request(command_frame(commands.GiveBack(session=self.name, ids=ids, unseen=True)))
                 returned = unseen
-            physical.request(command.write())
+            physical.request(command_frame(command))
         except ConnectionLostInCallError:
             _log.debug(
                 "the connection ended before the broker had heard %s", command.COMMAND
@@ -553,7 +554,7 @@ class NativeSession(ProviderSession):
             # Waits for the restore, after which the broker knows this session in the connection, too.
             self.connection.link.current()
         try:
-            physical.request(commands.Adopt(session=self.name, ids=_ids(live)).write())
+            physical.request(command_frame(commands.Adopt(session=self.name, ids=_ids(live))))
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
@@ -589,7 +590,7 @@ class NativeSession(ProviderSession):
         # A request about an earlier branch of this name must not answer for the new one.
         self._branch_requests.forget(xid)
         try:
-            physical.request(command.write(), late=lambda _: self._started_late(physical, command))
+            physical.request(command_frame(command), late=lambda _: self._started_late(physical, command))
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         self._unit, self._is_doomed = physical, False
@@ -597,9 +598,9 @@ class NativeSession(ProviderSession):
     def _started_late(self, physical: PhysicalConnection, command: commands.BeginBranch) -> None:
         """Leave a branch that a call which timed out has started or joined; a new one ends, any other is left as it was. Any thread."""
         mode = _END_MODES[command.mode]
-        physical.take_back(commands.EndBranch(session=self.name, xid=command.xid, mode=mode).write())
+        physical.take_back(command_frame(commands.EndBranch(session=self.name, xid=command.xid, mode=mode)))
         if command.mode is commands.BeginMode.NEW:
-            physical.take_back(commands.RollbackBranch(session=self.name, xid=command.xid).write())
+            physical.take_back(command_frame(commands.RollbackBranch(session=self.name, xid=command.xid)))
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
@@ -633,7 +634,7 @@ class NativeSession(ProviderSession):
     def xa_recover(self) -> Sequence[Xid]:
         self._check_open()
         try:
-            answer = self.connection.link.current().request(commands.RecoverBranches(session=self.name).write())
+            answer = self.connection.link.current().request(command_frame(commands.RecoverBranches(session=self.name)))
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
         return Recovered.read(answer.headers).xids
@@ -658,21 +659,21 @@ class NativeSession(ProviderSession):
     def _ask(self, command: commands.Command) -> Frame:
         self._check_open()
         try:
-            return self.connection.link.current().request(command.write())
+            return self.connection.link.current().request(command_frame(command))
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
     def _tell(self, physical: PhysicalConnection, command: commands.Command) -> None:
         """Send a request; a lost connection is no error, as the broker then takes back all."""
         try:
-            physical.request(command.write())
+            physical.request(command_frame(command))
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", command.COMMAND)
 
     def _post(self, physical: PhysicalConnection, command: commands.Command) -> None:
         """Send without waiting for an answer; a lost connection as in `_tell`."""
         try:
-            physical.post_soon(command.write(), waits=True)
+            physical.post_soon(command_frame(command), waits=True)
         except ConnectionLostInCallError:
             _log.debug("the connection ended before the broker had heard %s", command.COMMAND)
 
@@ -698,7 +699,7 @@ class NativeSession(ProviderSession):
 
     def end_waits(self) -> None:
         if not self._closed:
-            self.connection.post(commands.Interrupt(session=self.name).write())
+            self.connection.post(command_frame(commands.Interrupt(session=self.name)))
 
     def close(self) -> None:
         self._close_once.do(self._shut_down)

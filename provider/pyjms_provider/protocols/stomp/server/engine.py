@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError
 from pyjms_provider.protocols.engine import ProtocolEngine
 from pyjms_provider.protocols.logins import authenticate, enter, leave
-from pyjms_provider.protocols.stomp.answers import error_frame
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDecoder, encode
-from pyjms_provider.protocols.stomp.commands import limits_of
+from pyjms_provider.protocols.stomp.command_frames import error_frame, limits_of
 from pyjms_provider.protocols.stomp.errors import EncodingError, SequenceError, StompError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.negotiation import (

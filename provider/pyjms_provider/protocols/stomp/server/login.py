@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.protocols.stomp.commands import PROFILE_VERSION
+from pyjms_provider.protocols.profile.commands import PROFILE_VERSION
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.negotiation import agree_on_heart_beats, choose_version, read_heart_beat
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION

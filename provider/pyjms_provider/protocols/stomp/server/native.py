@@ -23,9 +23,8 @@ from pyjms.spi.selector import selector_or_none
 from pyjms.spi.sessions import ClientTags
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.host.virtual_host import TemporaryEndedError
-from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import (
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import (
     ClientsListed,
     Counted,
     Created,
@@ -34,11 +33,11 @@ from pyjms_provider.protocols.stomp.answers import (
     Prepared,
     Recovered,
     Sent,
-    error_frame,
-    receipt_frame,
 )
+from pyjms_provider.protocols.profile.commands import named, read_delivery_ids
+from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
 from pyjms_provider.protocols.stomp.codec import PROFILE_HEADER
-from pyjms_provider.protocols.stomp.commands import named, read_delivery_ids
+from pyjms_provider.protocols.stomp.command_frames import error_frame, limits_of, read_command, receipt_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.hosts import Guard
-    from pyjms_provider.protocols.stomp.commands import DeliveryIds
+    from pyjms_provider.protocols.profile.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import Engine
     from pyjms_provider.protocols.stomp.server.login import Login
 
@@ -143,7 +142,7 @@ class NativeHandler(ProtocolHandler):
             jmsx_property_names=connection.info.jmsx_property_names,
             advice=advice,
             can_find=True,
-            body_max=commands.limits_of(is_packed=self.is_packed).body_max,
+            body_max=limits_of(is_packed=self.is_packed).body_max,
             persists_all=self.guard.host.persists_all,
         )
         packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
@@ -229,7 +228,7 @@ class NativeHandler(ProtocolHandler):
             return task
         if frame.command == _SENDS and self.is_packed:
             self._session_of(frame)  # which says that there is none
-        command = commands.read_command(frame)
+        command = read_command(frame)
         # Done at once: in its turn it would wait behind the very task that it is to end.
         if isinstance(command, commands.Interrupt):
             if command.session not in self._sessions and "receipt" not in frame.headers:

@@ -15,9 +15,9 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms_provider.core.queue.pager import LARGE, without_content
+from pyjms_provider.protocols.profile.answers import Drained
 from pyjms_provider.protocols.reading_ahead import Browsing, Fetching
 from pyjms_provider.protocols.scheduling import PULLS_PER_TURN
-from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode_head, escape, shown_id
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import StompError
@@ -27,7 +27,7 @@ from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, pack_delivery, pa
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer
-    from pyjms_provider.protocols.stomp.commands import Credit
+    from pyjms_provider.protocols.profile.commands import Credit
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
     from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import AccessDeniedError, GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import (
-    PACKED_TYPE,
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import (
     Counted,
     GroupOpened,
     GroupsListed,
@@ -25,6 +24,7 @@ from pyjms_provider.protocols.stomp.answers import (
     UnitsListed,
 )
 from pyjms_provider.protocols.stomp.codec import shown_id
+from pyjms_provider.protocols.stomp.command_frames import PACKED_TYPE
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.messages import to_frame

@@ -15,7 +15,8 @@ from pyjms.spi.envelope import SET_BY_PROVIDERS
 from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
 from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.protocols.hosts import Sending
-from pyjms_provider.protocols.stomp.commands import PACKED_LIMITS, named
+from pyjms_provider.protocols.profile.commands import named
+from pyjms_provider.protocols.stomp.command_frames import PACKED_LIMITS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import read_sends
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from pyjms.spi.sessions import ClientTags
     from pyjms.spi.xid import Xid
     from pyjms_provider.protocols.hosts import Guard
+    from pyjms_provider.protocols.profile.commands import DeliveryIds
     from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
-    from pyjms_provider.protocols.stomp.commands import DeliveryIds
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
     from pyjms_provider.stores.codec import PackedEnvelope
 

@@ -16,7 +16,7 @@ from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.native.consumer import NativeConsumer
 from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.clients.stomp.provider import StompProvider
-from pyjms_provider.protocols.stomp.answers import Greeting
+from pyjms_provider.protocols.profile.answers import Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import to_frame

@@ -13,7 +13,7 @@ from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.native.consumer import ReceivedMessage
 from pyjms_provider.clients.stomp.native.session import NativeSession
-from pyjms_provider.protocols.stomp.answers import Prepared
+from pyjms_provider.protocols.profile.answers import Prepared
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, linked
 from tests.provider.clients.stomp.world import Events, hasten

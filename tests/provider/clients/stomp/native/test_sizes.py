@@ -6,7 +6,7 @@ import pytest
 
 from pyjms import ConnectionFactory, DeliveryMode, ResourceAllocationException, Session, TextMessage
 from pyjms.spi.errors import TooLargeError
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.stomp import command_frames
 from pyjms_provider.protocols.stomp.codec import Limits
 from tests.provider.clients.stomp.native.peer import Peer, linked
 from tests.provider.helpers import make_envelope
@@ -36,7 +36,7 @@ def test_a_broker_that_does_not_say_is_sent_anything() -> None:
 def test_a_message_that_is_too_large_fails_alone(
     monkeypatch: pytest.MonkeyPatch, mode: int, *, transacted: bool
 ) -> None:
-    monkeypatch.setattr(commands, "PACKED_LIMITS", Limits(body_max=50_000))
+    monkeypatch.setattr(command_frames, "PACKED_LIMITS", Limits(body_max=50_000))
     told: list[object] = []
     with anonymous_broker() as served:
         factory = ConnectionFactory(f"stomp://127.0.0.1:{port_of(served)}?reconnect_delay_ms=1")

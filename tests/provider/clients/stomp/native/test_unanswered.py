@@ -13,7 +13,7 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.clients.stomp.failover import StompFailoverConnection
 from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
-from pyjms_provider.protocols.stomp.commands import Start
+from pyjms_provider.protocols.profile.commands import Start
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.native.peer import NO_BEATS, Peer, consumer_of, linked

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pyjms.spi.envelope import Address, Envelope
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import error_of, is_closing
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.commands import delivery_ids
 from pyjms_provider.protocols.stomp.codec import encode
-from pyjms_provider.protocols.stomp.commands import delivery_ids
+from pyjms_provider.protocols.stomp.command_frames import command_frame, error_of, is_closing
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
@@ -37,7 +37,7 @@ class PyjmsClient:
         """Say `command`, and return its RECEIPT. Raises what an ERROR tells."""
         self._receipts += 1
         receipt = str(self._receipts)
-        frame = command if isinstance(command, Frame) else command.write(receipt)
+        frame = command if isinstance(command, Frame) else command_frame(command, receipt)
         frame.headers["receipt"] = receipt
         self.tell(frame)
         self.client.settle()
@@ -50,12 +50,12 @@ class PyjmsClient:
 
     def tell(self, command: commands.Command | Frame) -> None:
         """Say `command` without waiting for an answer."""
-        frame = command if isinstance(command, Frame) else command.write()
+        frame = command if isinstance(command, Frame) else command_frame(command)
         self.client.feed(encode(frame, self.client.version))
 
     def together(self, *said: commands.Command | Frame) -> None:
         """Say all of these in one read, without waiting for answers."""
-        frames = [each if isinstance(each, Frame) else each.write() for each in said]
+        frames = [each if isinstance(each, Frame) else command_frame(each) for each in said]
         self.client.feed(b"".join([encode(frame, self.client.version) for frame in frames]))
 
     def tell_sent(self, text: str, session: str = "a") -> None:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.commands import DeliveryIds, named
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.commands import DeliveryIds, named
 from pyjms_provider.protocols.stomp.server.native import NativeHandler
 from pyjms_provider.protocols.stomp.server.native_sessions import ServedSession
 from tests.provider.helpers import make_envelope

@@ -12,8 +12,9 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.commands import delivery_ids
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.commands import delivery_ids
+from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import to_frame
 from pyjms_provider.queue_manager import QueueManager
@@ -141,8 +142,8 @@ def test_an_acknowledgement_that_is_waited_for_is_answered_by_itself(stored: Ben
     client = a_client_with(stored, persistent=True, count=2)
     one, two = client.messages()
     client.together(
-        commands.Acknowledge(session="a", ids=ids(one)).write("1"),
-        commands.Acknowledge(session="a", ids=ids(two)).write("2"),
+        command_frame(commands.Acknowledge(session="a", ids=ids(one)), "1"),
+        command_frame(commands.Acknowledge(session="a", ids=ids(two)), "2"),
     )
     client.client.settle()
     assert [frame.headers["receipt-id"] for frame in client.client.frames] == ["1", "2"]

@@ -10,8 +10,8 @@ import pytest
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.message.reference import ReferenceId
+from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.reading_ahead import LOOK_MESSAGES
-from pyjms_provider.protocols.stomp import commands
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient

@@ -8,10 +8,10 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms_provider.core.policy import QueuePolicy
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import Created
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import Created
+from pyjms_provider.protocols.profile.commands import delivery_ids
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
-from pyjms_provider.protocols.stomp.commands import delivery_ids
 from pyjms_provider.protocols.stomp.frames import Version
 from pyjms_provider.protocols.stomp.packed import sends_of, unpack_deliveries
 from pyjms_provider.protocols.stomp.server.native_consumers import ServedConsumer

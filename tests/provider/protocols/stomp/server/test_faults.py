@@ -17,9 +17,10 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import Drained
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import Drained
 from pyjms_provider.protocols.stomp.codec import encode
+from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.messages import to_frame
@@ -371,8 +372,8 @@ def test_a_drain_of_a_consumer_that_is_refused_is_answered(stored: Bench) -> Non
     stored.rules.denied.add((Operation.READ, "orders"))
     client = PyjmsClient(stored)
     client.session()
-    client.tell(commands.Subscribe(session="a", id="c", address=ORDERS).write("s"))
-    client.tell(commands.Credit(subscription="c", credit=1, drain=True).write("d"))
+    client.tell(command_frame(commands.Subscribe(session="a", id="c", address=ORDERS), "s"))
+    client.tell(command_frame(commands.Credit(subscription="c", credit=1, drain=True), "d"))
     client.client.settle()
     assert {frame.headers["receipt-id"]: frame.command for frame in client.client.frames} == {
         "s": "ERROR",
@@ -382,8 +383,8 @@ def test_a_drain_of_a_consumer_that_is_refused_is_answered(stored: Bench) -> Non
 
 def test_credit_that_two_drains_take_away_is_counted_once(bench: Bench) -> None:
     client = ready(bench, credit=0)
-    client.tell(commands.Credit(subscription="c", credit=2, drain=True).write("d1"))
-    client.tell(commands.Credit(subscription="c", credit=3, drain=True).write("d2"))
+    client.tell(command_frame(commands.Credit(subscription="c", credit=2, drain=True), "d1"))
+    client.tell(command_frame(commands.Credit(subscription="c", credit=3, drain=True), "d2"))
     client.client.settle()
     assert sum(Drained.read(frame.headers).left for frame in client.client.frames) == 5
 

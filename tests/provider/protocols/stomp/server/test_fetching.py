@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.profile import commands
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready

@@ -11,9 +11,10 @@ from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceEr
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent, error_of
-from pyjms_provider.protocols.stomp.commands import DeliveryIds
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.answers import Created, Drained, Greeting, Prepared, Recovered, Sent
+from pyjms_provider.protocols.profile.commands import DeliveryIds
+from pyjms_provider.protocols.stomp.command_frames import PROFILE_LIMITS, command_frame, error_of
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
@@ -34,7 +35,7 @@ def test_the_greeting_tells_what_the_connection_can_do(bench: Bench) -> None:
     assert greeting.resource_manager
     assert "JMSXDeliveryCount" in greeting.jmsx_property_names
     assert any("store" in text for text in greeting.advice.values())
-    assert greeting.body_max == commands.PROFILE_LIMITS.body_max
+    assert greeting.body_max == PROFILE_LIMITS.body_max
 
 
 def test_a_message_keeps_all_that_it_is(bench: Bench) -> None:
@@ -95,7 +96,7 @@ def test_a_drain_says_exactly_what_is_there_now(bench: Bench) -> None:
 def test_a_message_stands_before_the_receipt_of_its_drain(bench: Bench) -> None:
     client = ready(bench, credit=0)
     client.send(make_envelope("a"))
-    client.tell(commands.Credit(subscription="c", credit=5, drain=True).write("d"))
+    client.tell(command_frame(commands.Credit(subscription="c", credit=5, drain=True), "d"))
     client.client.settle()
     assert [frame.command for frame in client.client.frames] == ["MESSAGE", "RECEIPT"]
 
@@ -212,7 +213,7 @@ def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_
         client.session("b")
         client.client.transport.patient.clear()
         client.tell_sent("second", session="b")
-        client.tell(commands.Acknowledge(session="a", ids=ids(first)).write("r"))
+        client.tell(command_frame(commands.Acknowledge(session="a", ids=ids(first)), "r"))
         assert client.client.transport.patient == [True, False]
         plain.transport.patient.clear()
         plain.send("SEND", b"third", destination="/queue/orders", persistent="true")

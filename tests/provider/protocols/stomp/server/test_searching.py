@@ -19,7 +19,8 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm import VmConsumer
 from pyjms_provider.core.message.reference import ReferenceId
 from pyjms_provider.core.store import PagingMessageStore
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.security.contracts import Principal
 from pyjms_provider.stores.codec import decode_plain
@@ -374,7 +375,7 @@ def test_who_asks_what_is_there_now_is_answered_behind_the_search(
     reopened: Bench, colour: str, left: str, found: list[str]
 ) -> None:
     consumer = Consumer(reopened, f"colour = '{colour}'", is_plain=False, credit=0)
-    consumer.pyjms.tell(commands.Credit(subscription="c", credit=1, drain=True).write("drained"))
+    consumer.pyjms.tell(command_frame(commands.Credit(subscription="c", credit=1, drain=True), "drained"))
     search = consumer.search()
     assert not consumer.client.pull()
     assert not consumer.client.frames

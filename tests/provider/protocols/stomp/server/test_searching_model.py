@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.profile import commands
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ids

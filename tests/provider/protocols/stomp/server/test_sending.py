@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DestinationError, ProviderError, RolledBackError
 from pyjms_provider.core.policy import Overflow, QueuePolicy
-from pyjms_provider.protocols.stomp import commands
-from pyjms_provider.protocols.stomp.answers import error_of, is_closing
+from pyjms_provider.protocols.profile import commands
+from pyjms_provider.protocols.profile.commands import delivery_ids
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
-from pyjms_provider.protocols.stomp.commands import delivery_ids
+from pyjms_provider.protocols.stomp.command_frames import error_of, is_closing
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.messages import from_frame

@@ -12,8 +12,8 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.scheduling import DeliveryScheduler, SessionScheduler
-from pyjms_provider.protocols.stomp import commands
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import unpack_deliveries
 from pyjms_provider.queue_manager import QueueManager

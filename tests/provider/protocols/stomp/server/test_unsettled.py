@@ -12,7 +12,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import InDoubtError, ResourceError, TooLateError
 from pyjms_provider.core.journal.journal import Changes
 from pyjms_provider.core.queue.pager import LARGE, StoredDelivery
-from pyjms_provider.protocols.stomp import commands
+from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame

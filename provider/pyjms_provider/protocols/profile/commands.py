@@ -1,8 +1,8 @@
-"""The commands that a pyjms client and the pyjms broker have beyond plain STOMP, as data.
+"""The commands that a pyjms client and the pyjms broker have beyond a protocol, as data.
 
-Each command is one class, which both sides use: `Command.write` makes a frame of it, `read_command` parses a frame. SEND and MESSAGE are
-messages (`messages`); the contents of RECEIPT and ERROR are in `answers`. docs/reference/stomp.md specifies what each command does; each
-docstring names its call of the SPI.
+Each command is one class, which both sides use: `Command.headers` writes it, `read_command` parses its name and headers. Over STOMP a
+command is a frame and its answer a RECEIPT (`pyjms_provider.protocols.stomp.command_frames`). What the answers say is in `answers`.
+docs/reference/stomp.md specifies what each command does; each docstring names its call of the SPI.
 
 The broker numbers the deliveries of a connection from 1, one by one, so deliveries that are settled together are mostly a few ranges,
 written as ``1-5,7,9-12``. They stay ranges in memory: a short header may name a billion numbers. `named` looks them up in time proportional
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import chain
@@ -24,10 +24,8 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
-from pyjms_provider.protocols.stomp.codec import Limits
-from pyjms_provider.protocols.stomp.dialects import EXACT_PATHS
-from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.profile.errors import CommandError
+from pyjms_provider.protocols.profile.paths import EXACT_PATHS
 
 DeliveryIds: TypeAlias = tuple[range, ...]
 """In the order of the header; each range goes upwards and is not empty."""
@@ -61,20 +59,20 @@ def write_delivery_ids(ids: DeliveryIds) -> str:
 
 
 def read_delivery_ids(text: str) -> DeliveryIds:
-    """Return the ranges in the header's value. Raises `ProfileError`."""
+    """Return the ranges in the header's value. Raises `CommandError`."""
     # At most one part too many: a longer header is refused without being split further.
     parts = text.split(",", RANGES_MAX)
     if len(parts) > RANGES_MAX:
-        raise ProfileError(f"a header names at most {RANGES_MAX:,} ranges of delivery ids: settle fewer at once")
+        raise CommandError(f"a header names at most {RANGES_MAX:,} ranges of delivery ids: settle fewer at once")
     ranges = []
     for part in parts:
         found = _one(part)
         if found is None:
-            raise ProfileError("delivery ids are numbers and ranges, such as 1-5,7,9-12")
+            raise CommandError("delivery ids are numbers and ranges, such as 1-5,7,9-12")
         first = int(found[1])
         last = int(found[2]) if found[2] else first
         if not 0 < first <= last <= _HIGHEST:
-            raise ProfileError("delivery ids are numbers from 1, and ranges go upwards, such as 1-5,7,9-12")
+            raise CommandError("delivery ids are numbers from 1, and ranges go upwards, such as 1-5,7,9-12")
         ranges.append(range(first, last + 1))
     return tuple(ranges)
 
@@ -100,7 +98,6 @@ def named(ids: DeliveryIds, numbers: Collection[int]) -> list[int]:
 
 _number = re.compile(r"-?[0-9]{1,10}").fullmatch
 _long = re.compile(r"[0-9]{1,19}").fullmatch
-_RECEIPT = "receipt"
 _NO_HEADER = re.compile("[\0\ud800-\udfff]")
 
 
@@ -218,8 +215,8 @@ class Command:
     MARK: ClassVar[tuple[str, str | None] | None] = None
     """A header, with a certain value or any, that distinguishes it from other classes of the same command."""
 
-    def write(self, receipt: str | None = None) -> Frame:
-        """Return its frame; with `receipt`, the broker answers with a RECEIPT, or ERROR, that names it."""
+    def headers(self) -> dict[str, str]:
+        """Return its headers, from which `from_headers` rebuilds it."""
         headers: dict[str, str] = {}
         if self.MARK is not None and self.MARK[1] is not None:
             headers[self.MARK[0]] = self.MARK[1]
@@ -227,31 +224,22 @@ class Command:
             value = getattr(self, place.name)
             if value != place.default:
                 headers[place.header] = place.form.write(value)
-        if receipt is not None:
-            headers[_RECEIPT] = receipt
-        return Frame(self.COMMAND, headers)
+        return headers
 
     @classmethod
-    def from_headers(cls, frame: Frame) -> Self:
-        """Return the command in `frame`, whose command matches. Raises `ProfileError`."""
+    def from_headers(cls, name: str, headers: Mapping[str, str]) -> Self:
+        """Return the command of the name `name` with `headers`; others are ignored. Raises `CommandError`."""
         values = {}
-        headers = frame.headers
         for place in _places(cls):
             text = headers.get(place.header)
             if text is None:
                 if place.default is MISSING:
-                    raise ProfileError(
-                        f"{frame.command} needs the header {place.header}: {place.form.meant}",
-                        receipt=headers.get(_RECEIPT),
-                    )
+                    raise CommandError(f"{name} needs the header {place.header}: {place.form.meant}")
                 continue
             try:
                 values[place.name] = place.form.read(text)
-            except (ValueError, KeyError, ProfileError):
-                raise ProfileError(
-                    f"the header {place.header} of {frame.command} must be {place.form.meant}",
-                    receipt=headers.get(_RECEIPT),
-                ) from None
+            except (ValueError, KeyError, CommandError):
+                raise CommandError(f"the header {place.header} of {name} must be {place.form.meant}") from None
         return cls(**values)
 
 
@@ -444,16 +432,6 @@ class TagUnit(Command):
 
 PROFILE_VERSION = "1"
 """The value of the header `pyjms-profile` of CONNECT and CONNECTED."""
-
-PROFILE_LIMITS = Limits(header_line_max=4 * 1024 * 1024, header_count_max=20_000, header_size_max=8 * 1024 * 1024)
-"""The limits of both sides of a profile connection: JMS limits neither the length of a property nor their number."""
-PACKED_LIMITS = replace(PROFILE_LIMITS, body_max=PROFILE_LIMITS.body_max + PROFILE_LIMITS.header_size_max)
-"""The limits where a message and its properties are one body."""
-
-
-def limits_of(*, is_packed: bool) -> Limits:
-    """Return the broker's limits for a pyjms client."""
-    return PACKED_LIMITS if is_packed else PROFILE_LIMITS
 
 
 # The connection
@@ -781,17 +759,21 @@ def _by_command() -> Mapping[str, tuple[type[Command], ...]]:
 _BY_COMMAND = _by_command()
 
 
-def read_command(frame: Frame) -> Command:
-    """Return the command in `frame`. Raises `ProfileError`: no command of the profile, or a header is missing or wrong."""
-    kinds = _BY_COMMAND.get(frame.command)
+def read_command(name: str, headers: Mapping[str, str]) -> Command:
+    """Return the command of the name `name` with `headers`.
+
+    Raises:
+        CommandError: the profile has no such command, or a header is missing or wrong.
+    """
+    kinds = _BY_COMMAND.get(name)
     if kinds is None:
-        raise ProfileError(f"{frame.command} is no command of the pyjms profile", receipt=frame.headers.get("receipt"))
-    kind = kinds[0] if len(kinds) == 1 else next(kind for kind in kinds if _is_meant(kind, frame.headers))
-    return kind.from_headers(frame)
+        raise CommandError(f"{name} is no command of the pyjms profile")
+    kind = kinds[0] if len(kinds) == 1 else next(kind for kind in kinds if _is_meant(kind, headers))
+    return kind.from_headers(name, headers)
 
 
 def _is_meant(kind: type[Command], headers: Mapping[str, str]) -> bool:
-    """Return whether a frame with these headers, and the command of `kind`, is one of `kind`."""
+    """Return whether a command with these headers, and the name of `kind`, is one of `kind`."""
     if kind.MARK is None:
         return True
     if kind is DeleteSubscription and "id" in headers:

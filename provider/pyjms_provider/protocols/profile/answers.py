@@ -1,4 +1,6 @@
-"""The contents of RECEIPT beyond its id, of CONNECTED for a pyjms client, and errors of the SPI as headers of ERROR.
+"""What the answers to commands say, what the broker says of itself to a pyjms client, and errors of the SPI, as headers.
+
+Over STOMP they are the headers of RECEIPT, CONNECTED and ERROR (`pyjms_provider.protocols.stomp.command_frames`).
 
 A pyjms client raises the same class of error as the broker; for a class of the broker's own, its base class in the SPI, with its code.
 """
@@ -16,29 +18,23 @@ from pyjms.spi.errors import BranchError, DestinationError, InvalidSelectorError
 from pyjms.spi.replay import OpenGroup, ReaderGroup, StagedUnit
 from pyjms.spi.sessions import RegisteredClient
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.protocols.stomp.commands import read_stage_name, readable, stage_name_row
-from pyjms_provider.protocols.stomp.dialects import EXACT_PATHS
-from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
-from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.profile.commands import read_stage_name, readable, stage_name_row
+from pyjms_provider.protocols.profile.errors import CommandError
+from pyjms_provider.protocols.profile.paths import EXACT_PATHS
 
 _BODY_MAX = "body-max"
 
 
-def receipt_frame(receipt: str, headers: Mapping[str, str] | None = None) -> Frame:
-    """Return the RECEIPT for `receipt`; `headers` are those of a class of this module."""
-    return Frame("RECEIPT", {"receipt-id": receipt, **(headers or {})})
-
-
 def number_in(headers: Mapping[str, str], name: str) -> int:
-    """Return the number in a header of an answer. Raises `ProfileError`."""
+    """Return the number in a header of an answer. Raises `CommandError`."""
     text = headers.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise ProfileError(f"the broker's answer lacks the number {name}")
+        raise CommandError(f"the broker's answer lacks the number {name}")
     return int(text)
 
 
 def body_max_in(headers: Mapping[str, str]) -> int:
-    """Return the largest frame body in bytes, as CONNECTED says; 0: it does not say. Raises `ProfileError`."""
+    """Return the largest frame body in bytes, as CONNECTED says; 0: it does not say. Raises `CommandError`."""
     return number_in(headers, _BODY_MAX) if _BODY_MAX in headers else 0
 
 
@@ -50,12 +46,12 @@ class Sent:
     """The JMSMessageID: the client's, or the broker's if the client gave none; None: the message has none."""
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {} if self.message_id is None else {"message-id": self.message_id}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Sent:
-        """Parse the headers of a RECEIPT."""
+        """Parse the headers of an answer."""
         text = headers.get("message-id")
         return cls(None if text is None else MessageId(text))
 
@@ -68,12 +64,12 @@ class Drained:
     """The credit that was dropped."""
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"left": str(self.left)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Drained:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         return cls(number_in(headers, "left"))
 
 
@@ -84,16 +80,16 @@ class Created:
     address: Address
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return EXACT_PATHS.headers_for(self.address)
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Created:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         try:
             return cls(EXACT_PATHS.read(headers))
         except DestinationError as error:
-            raise ProfileError(f"the broker's answer names no destination: {error.reason}") from error
+            raise CommandError(f"the broker's answer names no destination: {error.reason}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +99,15 @@ class Found:
     is_there: bool
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"found": "true" if self.is_there else "false"}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Found:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         found = headers.get("found")
         if found not in ("true", "false"):
-            raise ProfileError("the broker's answer to FIND does not say whether it is there")
+            raise CommandError("the broker's answer to FIND does not say whether it is there")
         return cls(found == "true")
 
 
@@ -123,15 +119,15 @@ class Prepared:
     """False: the branch has nothing to commit, and has ended."""
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"result": "prepared" if self.needs_commit else "read-only"}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Prepared:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         result = headers.get("result")
         if result not in ("prepared", "read-only"):
-            raise ProfileError("the broker's answer to PREPARE has no result")
+            raise CommandError("the broker's answer to PREPARE has no result")
         return cls(result == "prepared")
 
 
@@ -142,17 +138,17 @@ class Recovered:
     xids: Sequence[Xid]
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"xids": ",".join(map(str, self.xids))}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Recovered:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         text = headers.get("xids", "")
         try:
             return cls(tuple(Xid.parse(part) for part in text.split(",")) if text else ())
         except ValueError as error:
-            raise ProfileError(f"the broker's answer names a branch wrongly: {error}") from error
+            raise CommandError(f"the broker's answer names a branch wrongly: {error}") from error
 
 
 PERSISTS_ALL: Final = "persist-all"
@@ -200,7 +196,7 @@ class Greeting:
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Greeting:
-        """Return the greeting in CONNECTED. Unknown capabilities are left out. Raises `ProfileError`."""
+        """Return the greeting in CONNECTED. Unknown capabilities are left out. Raises `CommandError`."""
         names = Capability.__members__
         capabilities = Capability.NONE
         for name in headers.get("capabilities", "").split(","):
@@ -222,9 +218,6 @@ class Greeting:
             },
         )
 
-
-PACKED_TYPE = "application/vnd.pyjms.page"
-"""The content-type of a page in one MESSAGE (`packed`)."""
 
 _GROUP_TYPES = {
     "name": (str,), "kind": (str,), "destination": (str,), "subscription": (str, type(None)),
@@ -251,9 +244,9 @@ def _load(headers: Mapping[str, str], name: str) -> list[Any]:
     try:
         rows = json.loads(headers.get(name, ""))
     except ValueError as error:
-        raise ProfileError(f"the broker's answer has no list of {name}: {error}") from error
+        raise CommandError(f"the broker's answer has no list of {name}: {error}") from error
     if not isinstance(rows, list):
-        raise ProfileError(f"the broker's answer has no list of {name}")
+        raise CommandError(f"the broker's answer has no list of {name}")
     return rows
 
 
@@ -273,10 +266,10 @@ def _group_row(group: ReaderGroup) -> dict[str, Any]:
 
 def _read_group(row: Any) -> ReaderGroup:
     if not isinstance(row, dict) or any(type(row.get(name)) not in types for name, types in _GROUP_TYPES.items()):
-        raise ProfileError("the broker's answer tells of a reader group wrongly")
+        raise CommandError("the broker's answer tells of a reader group wrongly")
     kind = AddressKind.__members__.get(row["kind"].upper())
     if kind is None:
-        raise ProfileError("the broker's answer tells of a reader group of no queue and no topic")
+        raise CommandError("the broker's answer tells of a reader group of no queue and no topic")
     return ReaderGroup(
         name=row["name"],
         address=Address(kind, row["destination"]),
@@ -296,12 +289,12 @@ class GroupOpened:
     opened: OpenGroup
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"fence": str(self.opened.fence), "groups": _dump([_group_row(self.opened.group)])}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> GroupOpened:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         (group,) = map(_read_group, _load(headers, "groups")[:1])
         return cls(OpenGroup(group=group, fence=number_in(headers, "fence")))
 
@@ -313,12 +306,12 @@ class GroupsListed:
     groups: Sequence[ReaderGroup]
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"groups": _dump([_group_row(group) for group in self.groups])}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> GroupsListed:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         return cls(tuple(map(_read_group, _load(headers, "groups"))))
 
 
@@ -329,12 +322,12 @@ class Reserved:
     high: int
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"high": str(self.high)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Reserved:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         return cls(number_in(headers, "high"))
 
 
@@ -345,12 +338,12 @@ class Counted:
     messages: int
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"messages": str(self.messages)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Counted:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         return cls(number_in(headers, "messages"))
 
 
@@ -362,15 +355,15 @@ class Promoted:
     """False: an earlier request had done it."""
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"result": "promoted" if self.is_new else "known"}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Promoted:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         result = headers.get("result")
         if result not in ("promoted", "known"):
-            raise ProfileError("the broker's answer to PROMOTE has no result")
+            raise CommandError("the broker's answer to PROMOTE has no result")
         return cls(result == "promoted")
 
 
@@ -381,12 +374,12 @@ class MarkerRead:
     epoch: int | None
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {} if self.epoch is None else {"epoch": str(self.epoch)}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> MarkerRead:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         return cls(number_in(headers, "epoch") if "epoch" in headers else None)
 
 
@@ -397,7 +390,7 @@ class UnitsListed:
     units: Sequence[StagedUnit]
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         rows = [
             [stage_name_row(unit.name), unit.messages, unit.staged_ms, unit.discarded_after_ms] for unit in self.units
         ]
@@ -405,11 +398,11 @@ class UnitsListed:
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> UnitsListed:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         try:
             return cls(tuple(map(_read_unit, _load(headers, "units"))))
         except ValueError as error:
-            raise ProfileError("the broker's answer tells of a staged unit wrongly") from error
+            raise CommandError("the broker's answer tells of a staged unit wrongly") from error
 
 
 def _read_unit(row: Any) -> StagedUnit:
@@ -434,18 +427,18 @@ class ClientsListed:
     clients: Sequence[RegisteredClient]
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the RECEIPT."""
+        """Return the headers of the answer."""
         return {"clients": _dump([_client_row(client) for client in self.clients])}
 
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> ClientsListed:
-        """Parse the headers of a RECEIPT. Raises `ProfileError`."""
+        """Parse the headers of an answer. Raises `CommandError`."""
         return cls(tuple(map(_read_client, _load(headers, "clients"))))
 
     def only(self) -> RegisteredClient:
-        """Return the client of an answer to REGISTER. Raises `ProfileError`."""
+        """Return the client of an answer to REGISTER. Raises `CommandError`."""
         if len(self.clients) != 1:
-            raise ProfileError("the broker's answer to REGISTER has not one client")
+            raise CommandError("the broker's answer to REGISTER has not one client")
         return self.clients[0]
 
 
@@ -455,16 +448,11 @@ def _client_row(client: RegisteredClient) -> dict[str, Any]:
 
 def _read_client(row: Any) -> RegisteredClient:
     if not isinstance(row, dict) or any(type(row.get(name)) not in types for name, types in _CLIENT_TYPES.items()):
-        raise ProfileError("the broker's answer tells of a registered client wrongly")
+        raise CommandError("the broker's answer tells of a registered client wrongly")
     return RegisteredClient(**{name.replace("-", "_"): row[name] for name in _CLIENT_TYPES})
 
 
-PROTOCOL_CODE = "PYJMS-STOMP"
-"""The code of an ERROR about the frames themselves, and not about their requests."""
-
 _OURS = "PYJMS-"
-_MESSAGE_MAX = 200
-_CLOSING = "closing"
 _CAUSE = "cause"
 _KIND = "kind"
 
@@ -486,10 +474,8 @@ def _kind_of(error: ProviderError) -> str:
     return next(kind.code for kind in type(error).__mro__ if kind in _KINDS)
 
 
-def error_headers(error: ProviderError | StompError) -> dict[str, str]:
-    """Return the headers from which `error_of` rebuilds the error; the body of the frame is its `reason`."""
-    if isinstance(error, StompError):
-        return {"code": PROTOCOL_CODE}
+def error_headers(error: ProviderError) -> dict[str, str]:
+    """Return the headers from which `error_of` rebuilds the error, with its `reason`."""
     headers = {"code": error.code}
     if error.code not in _BY_CODE:
         headers[_KIND] = _kind_of(error)
@@ -506,37 +492,14 @@ def error_headers(error: ProviderError | StompError) -> dict[str, str]:
     return headers
 
 
-def error_frame(error: ProviderError | StompError, receipt: str | None, *, closing: bool = False) -> Frame:
-    """Return the ERROR of `error`, which answers the frame that asked for `receipt`, if there is one.
+def error_of(headers: Mapping[str, str], reason: str) -> ProviderError:
+    """Return the error of these headers: of its own class if its code is known, else of its base class in the SPI, or `ProviderError`, with
+    that code.
 
-    `closing`: the broker closes the connection after it. Any version of STOMP can write it.
+    Args:
+        headers: those of `error_headers`.
+        reason: that of the error; empty: the broker did not say it.
     """
-    reason = readable(error.reason)
-    # One line without a carriage return, since STOMP 1.0 has no escapes.
-    message = reason.partition("\n")[0].replace("\r", " ").strip()[:_MESSAGE_MAX]
-    headers = {"message": message, **error_headers(error), "content-type": "text/plain;charset=utf-8"}
-    if receipt is None and isinstance(error, StompError):
-        receipt = error.receipt
-    if receipt is not None:
-        headers["receipt-id"] = receipt
-    if closing:
-        headers[_CLOSING] = "true"
-    body = reason.encode()
-    headers["content-length"] = str(len(body))
-    return Frame("ERROR", headers, body)
-
-
-def is_closing(frame: Frame) -> bool:
-    """Return whether the broker closes the connection after this ERROR to a pyjms client."""
-    return frame.headers.get(_CLOSING) == "true"
-
-
-def error_of(frame: Frame) -> ProviderError:
-    """Return the error in an ERROR frame: of its own class if its code is known, else of its base class in the SPI, or `ProviderError`,
-    with that code.
-    """
-    headers = frame.headers
-    reason = bytes(frame.body).decode("utf-8", "replace").strip() or headers.get("message", "")
     reason = reason or "the broker refused without saying why"
     code = headers.get("code", "")
     # A code of the broker's own, or of a newer one, is unknown here: the header `kind` names the class of the SPI.
