@@ -10,8 +10,6 @@ Needs what `make maven` and `make proton` install.
 from __future__ import annotations
 
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent))
 import psutil
+from drivers import Driver, Figures, median_of
 from measure import report
 from network_brokers import TunedArtemis, our_broker, process_of
 
@@ -64,43 +63,6 @@ MOST_PROCESSOR: Final = 2.0
 """Our processor time for a message, as a multiple of Artemis'."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What one workload took."""
-
-    rate: float
-    """Messages, or round trips, a second."""
-    broker_us: float
-    """Processor time of the broker for each."""
-
-
-class Driver:
-    """A client process at one broker, which does a workload when it is told to."""
-
-    def __init__(self, command: Sequence[str], broker: psutil.Process) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._broker = broker
-
-    def measure(self, step: Step, queue: str, messages: int) -> Figures:
-        """Have a workload done."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        before = self._broker_s()
-        self._process.stdin.write(f"{step.workload} {queue} {messages}\n")
-        self._process.stdin.flush()
-        took = float(self._process.stdout.readline())  # ValueError if it has failed; it has said why
-        return Figures(messages / took, (self._broker_s() - before) / messages * 1e6)
-
-    def _broker_s(self) -> float:
-        times = self._broker.cpu_times()
-        return float(times.user + times.system)
-
-    def end(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.communicate()
-
-
 @contextmanager
 def brokers() -> Iterator[dict[str, tuple[str, psutil.Process]]]:
     """Start both brokers; give the URL and the process of each."""
@@ -133,18 +95,12 @@ def compare(client: str, drivers: dict[str, Driver], steps: Sequence[Step], roun
         for name, driver in drivers.items():
             queue = f"bench-{next(_numbers)}"
             for step in steps:
-                figures = driver.measure(step, queue, max(100, int(step.messages * scale) // 100 * 100))
+                figures = driver.measure(step.workload, queue, max(100, int(step.messages * scale) // 100 * 100))
                 if turn:
                     found[name, step].append(figures)
     good = True
     for step in steps:
-        middle = {
-            name: Figures(
-                statistics.median(each.rate for each in found[name, step]),
-                statistics.median(each.broker_us for each in found[name, step]),
-            )
-            for name in drivers
-        }
+        middle = {name: median_of(found[name, step]) for name in drivers}
         rate = middle[OURS].rate / middle[ARTEMIS].rate
         processor = middle[OURS].broker_us / middle[ARTEMIS].broker_us
         title = f"{client}: {step.title} / {ARTEMIS}"

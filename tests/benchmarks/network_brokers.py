@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import psutil
@@ -14,7 +15,7 @@ import psutil
 from tests.brokers.running import ActiveMq, Artemis, RabbitMq, RunningBroker
 from tests.ports import free_port
 
-__all__ = ["TunedActiveMq", "TunedArtemis", "TunedRabbitMq", "our_broker", "process_of"]
+__all__ = ["TunedActiveMq", "TunedArtemis", "TunedRabbitMq", "our_broker", "our_broker_with", "process_of"]
 
 
 class TunedRabbitMq(RabbitMq):
@@ -58,24 +59,30 @@ def process_of(broker: RunningBroker) -> psutil.Process:
 @contextmanager
 def our_broker(directory: Path, scheme: str = "stomp") -> Iterator[tuple[int, psutil.Process]]:
     """Run `pyjms broker run` on a fresh file; give its port and its process."""
-    command = [
-        str(Path(sys.executable).with_name("pyjms")),
-        "broker",
-        "run",
-        "--listen",
-        f"{scheme}://127.0.0.1:0",
-        "--anonymous",
-    ]
+    with our_broker_with(directory, (scheme,)) as (ports, process):
+        yield ports[scheme], process
+
+
+@contextmanager
+def our_broker_with(directory: Path, schemes: Sequence[str]) -> Iterator[tuple[dict[str, int], psutil.Process]]:
+    """Run `pyjms broker run` on a fresh file; give its port for each scheme, and its process."""
+    command = [str(Path(sys.executable).with_name("pyjms")), "broker", "run", "--anonymous"]
+    for scheme in schemes:
+        command += ["--listen", f"{scheme}://127.0.0.1:0"]
     command += ["--store", f"sqlite:///{directory / 'store.db'}"]
     with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            for line in process.stdout:
+            ports: dict[str, int] = {}
+            while len(ports) < len(schemes):
+                line = process.stdout.readline()
+                if not line:
+                    raise RuntimeError("the broker did not start")
                 if line.startswith("listening "):
-                    yield int(line.strip().rpartition(":")[2]), psutil.Process(process.pid)
-                    break
-            else:
-                raise RuntimeError("the broker did not start")
+                    url = urlsplit(line.split()[1])
+                    assert url.port is not None
+                    ports[url.scheme] = url.port
+            yield ports, psutil.Process(process.pid)
         finally:
             process.terminate()
             process.wait()
