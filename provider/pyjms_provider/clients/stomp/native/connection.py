@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -20,34 +20,18 @@ from pyjms.spi.errors import (
     TooLargeError,
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderInfo
-from pyjms.spi.replay import (
-    GroupRequest,
-    OpenGroup,
-    ReaderGroup,
-    ReaderGroups,
-    ReservedMessage,
-    StagedUnit,
-    StageName,
-    Stages,
+from pyjms.spi.replay import ReservedMessage
+from pyjms_provider.clients.network.broker_services import (
+    NetworkPersistentSessions,
+    NetworkReaderGroups,
+    NetworkStages,
 )
-from pyjms.spi.sessions import PersistentSessions, RegisteredClient, check_client_name
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, not_restored
 from pyjms_provider.clients.stomp.failover import StompConnectionBase, StompFailoverConnection
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
 from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.protocols.profile import commands
-from pyjms_provider.protocols.profile.answers import (
-    ClientsListed,
-    Counted,
-    Created,
-    Greeting,
-    GroupOpened,
-    GroupsListed,
-    MarkerRead,
-    Promoted,
-    Reserved,
-    UnitsListed,
-)
+from pyjms_provider.protocols.profile.answers import Created, Greeting
 from pyjms_provider.protocols.profile.errors import CommandError
 from pyjms_provider.protocols.stomp.command_frames import PACKED_TYPE, command_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -253,17 +237,17 @@ class NativeConnection(StompConnectionBase):
             break
         self._forget_temporary(address)
 
-    def reader_groups(self) -> NativeReaderGroups:
+    def reader_groups(self) -> NetworkReaderGroups:
         self._check_open()
-        return NativeReaderGroups(self)
+        return NetworkReaderGroups(self)
 
-    def stages(self) -> NativeStages:
+    def stages(self) -> NetworkStages:
         self._check_open()
-        return NativeStages(self)
+        return NetworkStages(self)
 
-    def persistent_sessions(self) -> NativePersistentSessions:
+    def persistent_sessions(self) -> NetworkPersistentSessions:
         self._check_open()
-        return NativePersistentSessions(self)
+        return NetworkPersistentSessions(self)
 
     # Used by sessions and consumers
 
@@ -286,9 +270,48 @@ class NativeConnection(StompConnectionBase):
             except ConnectionLostInCallError:
                 before_again()
 
-    def new_name(self) -> str:
-        """Return a name that is unique in this connection."""
-        return f"p{next(self._numbers)}"
+    def ask(self, command: commands.Command) -> Mapping[str, str]:
+        """Do as `request`, and return the headers of the answer."""
+        return self.request(command).headers
+
+    def ask_until_answered(self, command: commands.Command) -> Mapping[str, str]:
+        """Do as `request_until_answered`, and return the headers of the answer."""
+        return self.request_until_answered(command).headers
+
+    def read_page(
+        self, name: str, generation: str, *, after: int, upto: int
+    ) -> tuple[Sequence[ReservedMessage], Mapping[str, str]]:
+        """Return the messages that READ has the broker send, and the headers of its RECEIPT. Raises `ProviderError`."""
+        page = Page(f"p{next(self._numbers)}")
+        command = commands.ReadGroup(
+            group=name, generation=generation, id=page.name, after=after, upto=upto, packed=CAN_UNPACK
+        )
+        self.remember(page)
+        try:
+            # A page that a lost connection cut off is read again from its beginning: its messages so far are dropped.
+            answer = self.request_until_answered(command, page.frames.clear).headers
+        finally:
+            self.forget(page)
+        try:
+            return [message for frame in page.frames for message in self._messages(frame)], answer
+        except (ProfileError, KeyError, ValueError) as error:
+            raise ProviderError(f"the broker's page of messages is not understood: {error}; read again") from error
+
+    def _messages(self, frame: Frame) -> Sequence[ReservedMessage]:
+        """Return the messages of one MESSAGE of a page. Raises `ProfileError`, `KeyError`, `ValueError`."""
+        headers = frame.headers
+        if headers.get("content-type") == PACKED_TYPE:
+            from pyjms_provider.protocols.stomp.packed import unpack
+
+            # Messages are numbered without gaps within a page, so that `ack` names the first one only.
+            return unpack(bytes(frame.body), int(headers["ack"]), self.received)
+        message = ReservedMessage(
+            number=int(headers["ack"]),
+            envelope=self.received(from_frame(frame, PYJMS)),
+            count=int(headers.get("delivery-count", "1")),
+            redelivered=headers.get("redelivered") == "true",
+        )
+        return (message,)
 
     def post(self, frame: Frame) -> None:
         """Send something small that needs no answer; it is dropped without a connection. Never waits for room."""
@@ -519,123 +542,3 @@ class Page:
 
     def interrupted(self) -> None:
         """Do nothing: the call that reads the page gets the error itself."""
-
-
-class NativeReaderGroups(ReaderGroups):
-    """The groups of the broker."""
-
-    def __init__(self, connection: NativeConnection) -> None:
-        self._connection = connection
-
-    def open(self, request: GroupRequest) -> OpenGroup:
-        command = commands.OpenReaderGroup(
-            group=request.name,
-            address=request.address,
-            subscription=request.subscription,
-            selector=request.selector or None,
-        )
-        # A repeated request makes the broker fence off the previous opening: this client's own, whose answer was lost.
-        return GroupOpened.read(self._connection.request_until_answered(command).headers).opened
-
-    def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
-        command = commands.ReserveMessages(
-            group=opened.group.name,
-            generation=opened.group.generation,
-            fence=opened.fence,
-            after=after,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            wait_ms=max(0, wait_ms),
-        )
-        return Reserved.read(self._connection.request_until_answered(command).headers).high
-
-    def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
-        page = Page(self._connection.new_name())
-        command = commands.ReadGroup(
-            group=name, generation=generation, id=page.name, after=after, upto=upto, packed=CAN_UNPACK
-        )
-        self._connection.remember(page)
-        try:
-            # A page that a lost connection cut off is read again from its beginning: its messages so far are dropped.
-            answer = Counted.read(self._connection.request_until_answered(command, page.frames.clear).headers)
-        finally:
-            self._connection.forget(page)
-        try:
-            found = [message for frame in page.frames for message in self._messages(frame)]
-        except (ProfileError, KeyError, ValueError) as error:
-            raise ProviderError(f"the broker's page of messages is not understood: {error}; read again") from error
-        if len(found) != answer.messages:
-            raise ProviderError(f"the broker sent {len(found)} messages in place of {answer.messages}; read again")
-        return found
-
-    def _messages(self, frame: Frame) -> Sequence[ReservedMessage]:
-        headers = frame.headers
-        if headers.get("content-type") != PACKED_TYPE:
-            return (self._message(frame),)
-        from pyjms_provider.protocols.stomp.packed import unpack
-
-        # Messages are numbered without gaps within a page, so that `ack` names the first one only.
-        return unpack(bytes(frame.body), int(headers["ack"]), self._connection.received)
-
-    def _message(self, frame: Frame) -> ReservedMessage:
-        headers = frame.headers
-        return ReservedMessage(
-            number=int(headers["ack"]),
-            envelope=self._connection.received(from_frame(frame, PYJMS)),
-            count=int(headers.get("delivery-count", "1")),
-            redelivered=headers.get("redelivered") == "true",
-        )
-
-    def acknowledge(self, opened: OpenGroup, upto: int) -> None:
-        group = opened.group
-        self._connection.request_until_answered(
-            commands.AcknowledgeGroup(group=group.name, generation=group.generation, fence=opened.fence, upto=upto)
-        )
-
-    def release(self, name: str) -> int:
-        return Counted.read(self._connection.request(commands.ReleaseGroup(group=name)).headers).messages
-
-    def groups(self) -> Sequence[ReaderGroup]:
-        return GroupsListed.read(self._connection.request_until_answered(commands.ListGroups()).headers).groups
-
-
-class NativePersistentSessions(PersistentSessions):
-    """The registered clients of the broker."""
-
-    def __init__(self, connection: NativeConnection) -> None:
-        self._connection = connection
-
-    def register(self, name: str) -> RegisteredClient:
-        check_client_name(name)
-        # A repeated request supersedes the previous registration: this client's own, whose answer was lost.
-        return ClientsListed.read(
-            self._connection.request_until_answered(commands.RegisterClient(client=name)).headers
-        ).only()
-
-    def deregister(self, name: str) -> None:
-        check_client_name(name)
-        self._connection.request(commands.DeregisterClient(client=name))
-
-    def clients(self) -> Sequence[RegisteredClient]:
-        return ClientsListed.read(self._connection.request_until_answered(commands.ListClients()).headers).clients
-
-
-class NativeStages(Stages):
-    """The staged units of the broker."""
-
-    def __init__(self, connection: NativeConnection) -> None:
-        self._connection = connection
-
-    def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
-        # After a lost connection False may mean that the request without an answer has done it: it is done in any case.
-        command = commands.PromoteEpoch(sink=sink, epoch=epoch, units=tuple(units))
-        return Promoted.read(self._connection.request_until_answered(command).headers).is_new
-
-    def discard(self, units: Sequence[StageName]) -> None:
-        self._connection.request_until_answered(commands.DiscardUnits(units=tuple(units)))
-
-    def marker(self, sink: str) -> int | None:
-        return MarkerRead.read(self._connection.request_until_answered(commands.ReadMarker(sink=sink)).headers).epoch
-
-    def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
-        return UnitsListed.read(self._connection.request_until_answered(commands.ListUnits(sink=sink)).headers).units
