@@ -1,4 +1,4 @@
-"""Capabilities that `open` offers and desires: those that Apache Qpid JMS and brokers know, and one of pyjms's own."""
+"""Capabilities that `open` offers and desires: those that Apache Qpid JMS and brokers know, and pyjms's own, with the names that belong to these."""
 
 from __future__ import annotations
 
@@ -16,3 +16,15 @@ CONFIRMED_SETTLEMENT: Final = "pyjms:confirmed-settlement"
 """A disposition that tells an outcome without settling the delivery is answered with one that settles it, when the outcome is stored as
 safely as that of a transaction. Receivers with the settle mode "second" so learn that a message never comes again.
 """
+COMMANDS: Final = "pyjms:commands"
+"""The coordinator takes the commands of pyjms clients: distributed transactions, reader groups, staged units, registered clients."""
+GREETING: Final = "pyjms:greeting"
+"""The property of the broker's open that says to a client which desires `COMMANDS` what the broker can do."""
+TRANSACTED: Final = "pyjms:transacted"
+"""The property of a begin: what is sent and accepted in the session belongs to its open transaction."""
+PAGES: Final = "$pages"
+"""The source of a link on which messages of reader groups come."""
+NUMBER: Final = "x-opt-pyjms-number"
+"""The delivery annotation that has the number of a message in its reader group."""
+REDELIVERED: Final = "x-opt-pyjms-redelivered"
+"""The delivery annotation that says whether a message of a reader group was delivered before."""

@@ -263,6 +263,13 @@ def write_annotations(annotations: Mapping[str, Any]) -> bytes:
     )
 
 
+def write_delivery_annotations(annotations: Mapping[str, Any]) -> bytes:
+    """Return the section of delivery annotations."""
+    return write_section(
+        _DELIVERY_ANNOTATIONS, codec.write_map({Symbol(key): value for key, value in annotations.items()})
+    )
+
+
 def write_application_properties(properties: Mapping[str, Any]) -> bytes:
     """Return the section of application properties."""
     return write_section(_APPLICATION_PROPERTIES, codec.write_named(properties))

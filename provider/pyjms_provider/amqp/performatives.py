@@ -287,6 +287,16 @@ class TransactionalState:
     outcome: Any = None
 
 
+@fact
+class Answered:
+    """A command of a pyjms client was done (docs/reference/amqp.md)."""
+
+    headers: Mapping[str, str]
+    """What the answer says, or a part of it."""
+    more: bool = False
+    """Whether another part follows."""
+
+
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 _PLAIN_STATES: Final[Mapping[bytes, Any]] = {b"\x00\x53\x24\x45": ACCEPTED, b"\x00\x53\x26\x45": RELEASED}
@@ -447,6 +457,19 @@ def _write_symbol_map(value: Mapping[str, Any]) -> bytes:
 
 
 _MAP = _Type("map", {code: READERS[code] for code in (0xC1, 0xD1)}, codec.write_map)
+
+
+def _string_map(read: Reader) -> Reader:
+    def checked(data: bytes, at: int, room: int) -> tuple[Any, int]:
+        value, at = read(data, at, room)
+        if not all(type(text) is str for item in value.items() for text in item):
+            raise DecodeError("a map of strings has another value")
+        return value, at
+
+    return checked
+
+
+_STRINGS = _Type("map of strings", {code: _string_map(READERS[code]) for code in (0xC1, 0xD1)}, codec.write_map)
 _FIELDS = _Type("map of symbols", {code: _symbol_map(READERS[code]) for code in (0xC1, 0xD1)}, _write_symbol_map)
 
 
@@ -643,8 +666,14 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _define(
-    kind: type, code: int, name: str, *types: _Type, mandatory: tuple[str, ...] = (), written: tuple[str, ...] = ()
+    kind: type,
+    code: int | Symbol,
+    name: str,
+    *types: _Type,
+    mandatory: tuple[str, ...] = (),
+    written: tuple[str, ...] = (),
 ) -> None:
+    """Define a composite; `code` is its descriptor: a number of the standard, or a symbol of pyjms's own."""
     columns = []
     for field, each in zip(fields(kind), types, strict=True):
         default = None if field.default is MISSING else field.default
@@ -657,7 +686,7 @@ def _define(
     layout = _Layout(
         kind,
         name,
-        b"\x00" + codec.write_ulong(code),
+        b"\x00" + (codec.write_symbol(code) if isinstance(code, Symbol) else codec.write_ulong(code)),
         tuple(columns),
         tuple(zip([each.readers for each in columns], defaults, strict=True)),
         tuple(zip([each.write for each in columns], left_out, strict=True)),
@@ -665,7 +694,11 @@ def _define(
         last,
         *_COMMON.get(kind, (None, None)),
     )
-    LAYOUTS[kind] = _BY_CODE[code] = _BY_NAME[f"amqp:{name}:list"] = layout
+    LAYOUTS[kind] = layout
+    if isinstance(code, Symbol):
+        _BY_NAME[code] = layout
+    else:
+        _BY_CODE[code] = _BY_NAME[f"amqp:{name}:list"] = layout
 
 
 _define(
@@ -736,6 +769,7 @@ _define(Declare, 0x31, "declare", _ANY)
 _define(Discharge, 0x32, "discharge", _BINARY, _BOOLEAN, mandatory=("txn_id",), written=("fail",))
 _define(Declared, 0x33, "declared", _BINARY, mandatory=("txn_id",))
 _define(TransactionalState, 0x34, "transactional-state", _BINARY, _RECORD, mandatory=("txn_id",))
+_define(Answered, Symbol("pyjms:answered:list"), "answered", _STRINGS, _BOOLEAN, mandatory=("headers",))
 _define(SaslMechanisms, 0x40, "sasl-mechanisms", _SYMBOLS, mandatory=("mechanisms",))
 _define(SaslInit, 0x41, "sasl-init", _SYMBOL, _BINARY, _STRING, mandatory=("mechanism",))
 _define(SaslChallenge, 0x42, "sasl-challenge", _BINARY, mandatory=("challenge",))
@@ -861,4 +895,6 @@ def read(data: bytes, at: int = 0, nesting_max: int = NESTING_MAX) -> tuple[Any,
 
 def is_outcome(state: Any) -> bool:
     """Whether a delivery state is final (part 3, 3.4)."""
-    return isinstance(state, Accepted | Rejected | Released | Modified | Declared)
+    return isinstance(state, Accepted | Rejected | Released | Modified | Declared) or (
+        isinstance(state, Answered) and not state.more
+    )

@@ -76,7 +76,7 @@ from pyjms_provider.protocols.amqp.states import (
 from pyjms_provider.security.contracts import ScramKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 """The property of an open that a close with the reason follows."""
@@ -100,6 +100,8 @@ class ConnectionSettings:
     """Transfers of a session that may be under way to this side."""
     idle_time_out_ms: int | None = None
     """How long the peer may be silent, in milliseconds; the peer is told half of it, as the standard asks."""
+    session_properties: frozenset[str] = frozenset()
+    """Properties of sessions that this side knows: its begin answers those that the peer's has as true."""
     nesting_max: int = NESTING_MAX
     """Levels of lists, maps, arrays and descriptors in a performative."""
 
@@ -284,8 +286,11 @@ class Connection:
         self._write_frame(0, performatives.write(Close(error_of(fault) if fault else None)))
         self._forget_sessions()
 
-    def begin(self) -> Session:
+    def begin(self, properties: Mapping[str, Any] | None = None) -> Session:
         """Ask for a session.
+
+        Args:
+            properties: those of the begin.
 
         Raises:
             ProtocolMisuseError: the connection is not open, or has as many sessions as the peer takes.
@@ -293,7 +298,7 @@ class Connection:
         if self.state not in (ConnectionState.OPENED, ConnectionState.OPEN_SENT, ConnectionState.OPEN_PIPE):
             raise ProtocolMisuseError(f"the connection is {self.state.value}: no session can begin")
         session = self._add_session()
-        session.begin()
+        session.begin(properties)
         return session
 
     def accept_login(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pyjms.spi.envelope import fact
+from pyjms_provider.amqp.codec import Symbol
 from pyjms_provider.amqp.errors import (
     AmqpError,
     Condition,
@@ -33,7 +34,7 @@ from pyjms_provider.protocols.amqp.link import (
 from pyjms_provider.protocols.amqp.states import ATTACHED, SESSION, SESSION_DEAF, Input, LinkState, SessionState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyjms_provider.amqp.performatives import Error
 
@@ -52,6 +53,11 @@ class SessionSettings(Protocol):
     @property
     def handle_max(self) -> int:
         """The highest handle in a session."""
+        ...
+
+    @property
+    def session_properties(self) -> frozenset[str]:
+        """Properties of sessions that this side knows: its begin answers those that the peer's has as true."""
         ...
 
 
@@ -125,7 +131,7 @@ class Session:
 
     # ---------------------------------------------------------------------------------------------------- this side
 
-    def begin(self) -> None:
+    def begin(self, properties: Mapping[str, Any] | None = None) -> None:
         """Send the begin: to ask for a session, or to answer the peer's."""
         self.move(Input.SEND_BEGIN)
         settings = self.connection.settings
@@ -136,6 +142,7 @@ class Session:
                 self._incoming_window,
                 outgoing_window=settings.incoming_window,
                 handle_max=settings.handle_max,
+                properties=properties,
             )
         )
 
@@ -309,7 +316,8 @@ class Session:
         self._next_incoming_id = begin.next_outgoing_id
         self._remote_incoming_window = begin.incoming_window
         if self.state is SessionState.BEGIN_RECEIVED:
-            self.begin()
+            said, known = begin.properties or {}, self.connection.settings.session_properties
+            self.begin({Symbol(name): True for name in sorted(known) if said.get(name) is True} or None)
         if self.state is SessionState.MAPPED:
             self.connection.tell(SessionBegun(self))
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pyjms_provider.amqp.performatives import (
     Accepted,
+    Answered,
     Attach,
     Begin,
     Close,
@@ -48,6 +49,7 @@ _STATES = st.one_of(
     st.builds(Modified, st.none() | st.booleans(), st.none() | st.booleans(), _FIELDS),
     st.builds(Received, _UINT, st.integers(0, 2**64 - 1)),
     st.builds(Declared, st.binary(max_size=8)),
+    st.builds(Answered, st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3), st.booleans()),
     st.builds(TransactionalState, st.binary(max_size=8), st.none() | st.just(Accepted())),
 )
 _SOURCES = st.builds(

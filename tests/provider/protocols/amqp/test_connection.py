@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyjms_provider.amqp.codec import Symbol
 from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault, ProtocolMisuseError
 from pyjms_provider.amqp.performatives import (
     ACCEPTED,
@@ -717,3 +718,18 @@ def test_no_order_of_performatives_is_more_than_a_peer_can_be_told(
     failed = pair.failures()
     assert all(failed)
     assert pair.server.is_over or not failed
+
+
+def test_a_begin_is_known_with_those_of_its_properties_that_are_known_and_true() -> None:
+    pair = Pair(server=ConnectionSettings(session_properties=frozenset({"known", "other"})))
+    pair.open()
+    for said, known in (
+        ({"known": True, "unknown": True}, {"known": True}),
+        ({"known": False, "other": True}, {"other": True}),
+        ({"known": "true"}, None),
+        (None, None),
+    ):
+        session = pair.client.begin({Symbol(name): value for name, value in said.items()} if said else None)
+        pair.run()
+        assert session.remote is not None
+        assert session.remote.properties == known
