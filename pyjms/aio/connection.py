@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
 from pyjms.aio.calls import Closing, Listening, Opening, SessionThread, call_on_thread
@@ -41,26 +41,32 @@ class Connection(Closing):
         self._lock = Lock()
         """Held while a thread is entered, and while all are listed: a close runs on another thread than the event loop's."""
 
+    @overload
     def create_session(
         self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    ) -> Opening[Session]:
-        """Make a session. `acknowledge_mode` is one of `AcknowledgeMode`, ignored if `transacted` (§4.4).
+    ) -> Opening[Session]: ...
 
-        Raises JMSException for any other mode; ResourceAllocationException when the system has no thread for it.
+    @overload
+    def create_session(self, session_mode: int) -> Opening[Session]: ...
+
+    def create_session(self, *arguments: Any, **named: Any) -> Opening[Session]:
+        """Make a session, with the arguments of `pyjms.Connection.create_session` (§4.4).
+
+        Raises JMSException for an unknown mode; ResourceAllocationException when the system has no thread for it.
         """
-        return Opening(partial(self._open, Session, AwaitedSession, transacted, acknowledge_mode))
+        return Opening(partial(self._open, Session, AwaitedSession, *arguments, **named))
 
     async def _open(
         self,
         kind: Callable[[_SyncSession, SessionThread, asyncio.AbstractEventLoop], _Session],
         sync: type[_SyncSession],
-        transacted: bool,
-        mode: int,
+        *arguments: Any,
+        **named: Any,
     ) -> _Session:
         self._check_loop()
         # If the task is cancelled meanwhile, the session that was opened for it is closed again.
         made = await call_on_thread(
-            "pyjms-aio-open", lambda: self._sync.open_session(sync, transacted, mode), JmsSession.close
+            "pyjms-aio-open", lambda: self._sync.open_session(sync, *arguments, **named), JmsSession.close
         )
         # The session is open already: without a thread it would never be closed.
         try:
@@ -245,7 +251,7 @@ class XAConnection(Connection):
 
     def create_xa_session(self) -> Opening[XASession]:
         """Make a session that a transaction manager controls."""
-        return Opening(partial(self._open, XASession, AwaitedXASession, True, Session.SESSION_TRANSACTED))
+        return Opening(partial(self._open, XASession, AwaitedXASession, Session.SESSION_TRANSACTED))
 
 
 _Made = TypeVar("_Made", bound=Connection)

@@ -65,6 +65,15 @@ class MessageProducer(Closing):
         self._sync.time_to_live = time_to_live
 
     @property
+    def delivery_delay(self) -> int:
+        """The time between a send and the earliest delivery of the message, in milliseconds; 0 at first (JMS 2.0 §7.9)."""
+        return self._sync.delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, delivery_delay: int) -> None:
+        self._sync.delivery_delay = delivery_delay
+
+    @property
     def destination(self) -> Destination | None:
         """The destination of this producer; None if each call names one."""
         return self._sync.destination

@@ -118,6 +118,35 @@ class Session(Closing):
         sync = self._sync
         return self._consumer(lambda: sync.create_durable_subscriber(topic, name, message_selector, no_local))
 
+    def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> Opening[MessageConsumer]:
+        """Make a consumer of the unshared durable subscription `name` of this connection's client identifier (JMS 2.0 §8.3.3).
+
+        Raises what `pyjms.Session.create_durable_consumer` raises.
+        """
+        sync = self._sync
+        return self._consumer(lambda: sync.create_durable_consumer(topic, name, message_selector, no_local))
+
+    def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> Opening[MessageConsumer]:
+        """Make a consumer of a shared non-durable subscription, which is created if there is none (JMS 2.0 §8.3.2).
+
+        Raises what `pyjms.Session.create_shared_consumer` raises.
+        """
+        sync = self._sync
+        return self._consumer(lambda: sync.create_shared_consumer(topic, shared_subscription_name, message_selector))
+
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> Opening[MessageConsumer]:
+        """Make a consumer of a shared durable subscription, which is created if there is none (JMS 2.0 §8.3.4).
+
+        Raises what `pyjms.Session.create_shared_durable_consumer` raises.
+        """
+        return self._consumer(lambda: self._sync.create_shared_durable_consumer(topic, name, message_selector))
+
     def _consumer(self, make: Callable[[], JmsMessageConsumer]) -> Opening[MessageConsumer]:
         return Opening(partial(self._make_consumer, make))
 

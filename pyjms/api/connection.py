@@ -35,7 +35,7 @@ class ConnectionMetaData(Interface, declares=True):
     @property
     @abstractmethod
     def jms_version(self) -> str:
-        """The version of the JMS API, ``1.1``."""
+        """The version of the JMS API, ``2.0``."""
 
     @property
     @abstractmethod
@@ -82,13 +82,22 @@ class Connection(Closeable, declares=True):
 
     __slots__ = ()
 
+    @overload
     @abstractmethod
     def create_session(
         self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    ) -> Session:
-        """Return a new session. `acknowledge_mode` is one of `AcknowledgeMode`, ignored if `transacted` (§4.4).
+    ) -> Session: ...
 
-        Raises `JMSException` for any other mode.
+    @overload
+    @abstractmethod
+    def create_session(self, session_mode: int) -> Session: ...
+
+    @abstractmethod
+    def create_session(self, *arguments: Any, **named: Any) -> Session:
+        """Return a new session: of a `session_mode`, or by `transacted` and `acknowledge_mode`; without arguments of AUTO_ACKNOWLEDGE (§4.4).
+
+        `session_mode` is one of `AcknowledgeMode`. `acknowledge_mode` is one of the three others than SESSION_TRANSACTED, ignored if
+        `transacted`. Raises `JMSException` for any other mode.
         """
 
     @property
@@ -165,6 +174,34 @@ class Connection(Closeable, declares=True):
         `IllegalStateException` in the queue domain, and while the connection has no client identifier (§6.3).
         """
 
+    @abstractmethod
+    def create_shared_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        """Return such a consumer of a shared non-durable subscription, as `Session.create_shared_consumer` (JMS 2.0 §8.3.2).
+
+        Raises the same exceptions, and those of `create_connection_consumer`.
+        """
+
+    @abstractmethod
+    def create_shared_durable_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        """Return such a consumer of a shared durable subscription, as `Session.create_shared_durable_consumer` (JMS 2.0 §8.3.4).
+
+        Raises the same exceptions, and those of `create_connection_consumer`.
+        """
+
 
 class ConnectionFactory(Interface, declares=True):
     """The interface of the factories; `pyjms.ConnectionFactory` is the class that an application makes (§4.2).
@@ -226,7 +263,8 @@ class ConnectionConsumer(Closeable, declares=True):
 class QueueConnection(Connection, declares=True):
     """A connection of the point-to-point domain (§5.6).
 
-    `create_durable_connection_consumer` raises `IllegalStateException`.
+    `create_durable_connection_consumer`, `create_shared_connection_consumer` and `create_shared_durable_connection_consumer` raise
+    `IllegalStateException`.
     """
 
     __slots__ = ()

@@ -8,12 +8,15 @@ are plain values. A message belongs to one thread at a time.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyjms.api.base import Enumeration
 from pyjms.api.destination import Destination
 from pyjms.api.names import Interface
+from pyjms.errors import UnsupportedOperationException
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short
+
+T = TypeVar("T")
 
 
 class Message(Interface, declares=True):
@@ -32,6 +35,8 @@ class Message(Interface, declares=True):
     """The default priority of producers."""
     DEFAULT_TIME_TO_LIVE: Final = 0
     """Milliseconds; 0: a message never expires."""
+    DEFAULT_DELIVERY_DELAY: Final = 0
+    """Milliseconds; 0: a message is delivered at once."""
 
     @property
     @abstractmethod
@@ -153,6 +158,21 @@ class Message(Interface, declares=True):
     @abstractmethod
     def jms_priority(self, priority: int) -> None: ...
 
+    # The members of JMS 2.0 are not abstract: an application's own class of messages may have been written for JMS 1.1.
+
+    @property
+    def jms_delivery_time(self) -> int:
+        """The earliest time of delivery, in milliseconds since 1970 UTC: the time of the send plus the delivery delay (JMS 2.0 §3.4.13).
+
+        Setting it is for providers: `send` sets another value. An application's own class of messages may lack this header field: then
+        reading raises `UnsupportedOperationException`, and setting does nothing.
+        """
+        raise UnsupportedOperationException(f"{type(self).__name__} has no JMSDeliveryTime: it is a message of JMS 1.1")
+
+    @jms_delivery_time.setter
+    def jms_delivery_time(self, delivery_time: int) -> None:
+        """Set nothing: the class has no such header field."""
+
     @abstractmethod
     def clear_properties(self) -> None:
         """Remove all properties; they can be written again. Header fields and body stay (§3.5.7)."""
@@ -260,6 +280,24 @@ class Message(Interface, declares=True):
     @abstractmethod
     def clear_body(self) -> None:
         """Empty the body, which can then be written; header fields and properties stay (§3.11.1)."""
+
+    def get_body(self, c: type[T]) -> T | None:
+        """Return the body as an object of the class `c`; None if there is no body (JMS 2.0 §3.10).
+
+        `c` is ``str`` for a text, ``bytes`` for bytes, ``dict`` or ``Mapping`` for a map, the class of the object for an object, or one of
+        their base classes. A BytesMessage is reset before and after. A text or an object that is None is no body; any class is allowed then.
+
+        Raises `MessageFormatException` for another class, for a StreamMessage, and for an object that cannot be decoded;
+        `IllegalArgumentException` when `c` is no class; `UnsupportedOperationException` on an application's own class of messages without
+        this method.
+        """
+        raise UnsupportedOperationException(f"{type(self).__name__} has no getBody: it is a message of JMS 1.1")
+
+    def is_body_assignable_to(self, c: type[Any]) -> bool:
+        """Return whether `get_body` would return the body for the class `c`: True without a body, False for a StreamMessage (JMS 2.0 §3.10)."""
+        raise UnsupportedOperationException(
+            f"{type(self).__name__} has no isBodyAssignableTo: it is a message of JMS 1.1"
+        )
 
 
 class TextMessage(Message, declares=True):

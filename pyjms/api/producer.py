@@ -76,6 +76,18 @@ class MessageProducer(Closeable, declares=True):
 
     @property
     @abstractmethod
+    def delivery_delay(self) -> int:
+        """The time between a send, also in a transaction, and the earliest delivery of the message, in milliseconds; 0 at first (JMS 2.0 §7.9).
+
+        Raises `JMSException` for a negative value, and for any other than 0 when the provider has no delivery delay.
+        """
+
+    @delivery_delay.setter
+    @abstractmethod
+    def delivery_delay(self, delivery_delay: int) -> None: ...
+
+    @property
+    @abstractmethod
     def destination(self) -> Destination | None:
         """The destination of this producer; None if each call names one."""
 

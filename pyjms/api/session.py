@@ -169,6 +169,42 @@ class Session(Runnable, Closeable, declares=True):
         """
 
     @abstractmethod
+    def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """Return a consumer of the unshared durable subscription `name`, as `create_durable_subscriber` (JMS 2.0 §8.3.3).
+
+        Raises the same exceptions, and `JMSException` when `name` is a shared durable subscription of this client identifier.
+        """
+
+    @abstractmethod
+    def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> MessageConsumer:
+        """Return a consumer of a shared non-durable subscription, which is created if there is none (JMS 2.0 §8.3.2).
+
+        All consumers of one name and client identifier, or of one name without an identifier, divide its messages; it ends with the last
+        of them. Durable subscriptions have names of their own.
+
+        Raises `InvalidDestinationException`; `InvalidSelectorException`; `IllegalStateException` in the queue domain; `JMSException` when
+        the subscription has consumers, and another topic or selector.
+        """
+
+    @abstractmethod
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> MessageConsumer:
+        """Return a consumer of a shared durable subscription, which is created if there is none (JMS 2.0 §8.3.4).
+
+        It has any number of consumers, which divide its messages, and collects messages while it has none, until `unsubscribe`. It belongs
+        to the client identifier, or without one to all connections that have none. One without consumers is replaced if topic or
+        selector differ.
+
+        Raises `InvalidDestinationException` (a temporary topic is one); `InvalidSelectorException`; `IllegalStateException` in the queue
+        domain; `JMSException` when it has consumers, and another topic or selector, and when `name` is an unshared durable subscription.
+        """
+
+    @abstractmethod
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """Return a browser of the messages of `queue` that `message_selector` chooses; None or "": all (§5.9).
 
@@ -177,7 +213,7 @@ class Session(Runnable, Closeable, declares=True):
 
     @abstractmethod
     def unsubscribe(self, name: str) -> None:
-        """End the durable subscription `name` and drop its messages (§6.3).
+        """End the durable subscription `name` of this connection's client identifier, if it has one, and drop its messages (§6.3).
 
         Raises `InvalidDestinationException` when there is none; `JMSException` while it has a subscriber or messages
         of it are not yet acknowledged; `IllegalStateException` in the queue domain.
@@ -217,7 +253,8 @@ class Session(Runnable, Closeable, declares=True):
 class QueueSession(Session, declares=True):
     """A session of the point-to-point domain (§5.7).
 
-    `create_durable_subscriber`, `create_temporary_topic`, `create_topic`, `unsubscribe` raise `IllegalStateException`.
+    `create_durable_consumer`, `create_durable_subscriber`, `create_shared_consumer`, `create_shared_durable_consumer`,
+    `create_temporary_topic`, `create_topic` and `unsubscribe` raise `IllegalStateException`.
     """
 
     __slots__ = ()

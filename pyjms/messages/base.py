@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeAlias, TypeVar, get_origin
 
 from pyjms.api.base import Enumeration
 from pyjms.api.destination import Destination
@@ -45,6 +45,8 @@ from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Address, Body, Body
 from pyjms.spi.selector.lexical import first_bad_character, is_identifier, is_reserved
 from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short, Stored, box
 
+T = TypeVar("T")
+
 TrustedClasses: TypeAlias = AbstractSet[str]
 """Classes whose instances may be unpickled: ``package.module.Class``, or ``package.module.*`` for those of a module."""
 
@@ -73,6 +75,7 @@ class HeaderFields(Message):
         "_context",
         "_correlation_id",
         "_delivery_mode",
+        "_delivery_time",
         "_destination",
         "_expiration",
         "_message_id",
@@ -85,6 +88,7 @@ class HeaderFields(Message):
     _context: MessageContext | None
     _correlation_id: str | bytes | None
     _delivery_mode: int
+    _delivery_time: int
     _destination: Destination | Address | None
     _expiration: int
     _message_id: str | None
@@ -200,6 +204,14 @@ class HeaderFields(Message):
     def jms_priority(self, priority: int) -> None:
         self._priority = _number(priority, "JMSPriority")
 
+    @property
+    def jms_delivery_time(self) -> int:
+        return self._delivery_time
+
+    @jms_delivery_time.setter
+    def jms_delivery_time(self, delivery_time: int) -> None:
+        self._delivery_time = _number(delivery_time, "JMSDeliveryTime")
+
     def mark_sent(
         self,
         destination: Destination | None,
@@ -208,6 +220,7 @@ class HeaderFields(Message):
         expiration_ms: int,
         delivery_mode: int,
         priority: int,
+        delivery_time_ms: int,
     ) -> None:
         """Set the values that a send used, once it has returned (JMS 1.1 §3.4.11). For the runtime: nothing is checked."""
         self._destination = destination
@@ -216,6 +229,7 @@ class HeaderFields(Message):
         self._expiration = expiration_ms
         self._delivery_mode = delivery_mode
         self._priority = priority
+        self._delivery_time = delivery_time_ms
 
     def _found(self, address: Address) -> Destination:
         assert self._context is not None, "only received messages have addresses"
@@ -512,6 +526,21 @@ class Properties(HeaderFields):
             self._settable = NO_NAMES if self._properties_read_only else KNOWN_NAMES
 
 
+def _class_of(given: object) -> type:
+    """Return the class that a caller of `get_body` gave, also for ``dict[str, object]`` and the like. Raises `IllegalArgumentException`."""
+    kind = object if given is Any else get_origin(given) or given
+    if not isinstance(kind, type):
+        raise IllegalArgumentException(f"a body is asked for by a class, such as str, bytes or dict, not by {given!r}")
+    return kind
+
+
+def _is_instance(value: object, kind: type) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that is for type checkers only
+        return False
+
+
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding"})
 """Headers of clients without JMS that describe the body, and are removed with it; messages do not show them (`property_names.is_shown`)."""
 
@@ -535,6 +564,7 @@ class JmsMessage(Properties):
         self._message_id = None
         self._timestamp = 0
         self._expiration = 0
+        self._delivery_time = 0
         self._delivery_mode = 2
         self._priority = 4
         self._correlation_id = None
@@ -549,6 +579,27 @@ class JmsMessage(Properties):
         self._body = None
         self._body_owned = True
         self._body_read_only = False
+
+    def get_body(self, c: type[T]) -> T | None:
+        kind = _class_of(c)
+        body = self._whole_body()
+        if body is not None and not _is_instance(body, kind):
+            raise MessageFormatException(
+                f"the body of {type(self).__name__} is of {type(body).__name__}, not of {kind.__name__} (JMS 2.0 §3.10)"
+            )
+        return body  # type: ignore[no-any-return]  # an object of that class, or None
+
+    def is_body_assignable_to(self, c: type[Any]) -> bool:
+        kind = _class_of(c)
+        try:
+            body = self._whole_body()
+        except MessageFormatException:  # of a stream, or an object that cannot be decoded
+            return False
+        return body is None or _is_instance(body, kind)
+
+    def _whole_body(self) -> Any:
+        """Return the body as one object; None: there is none. Raises `MessageFormatException`."""
+        return None
 
     def acknowledge(self) -> None:
         if self._context is not None:  # otherwise it was never received, and needs no acknowledgement

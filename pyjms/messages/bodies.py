@@ -14,7 +14,7 @@ import math
 import pickle
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pyjms.api.base import Enumeration
 from pyjms.api.message import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
@@ -60,6 +60,8 @@ from pyjms.spi.envelope import BodyKind, ObjectBody
 from pyjms.spi.words import reason_of
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short, Stored, box
 
+T = TypeVar("T")
+
 
 class JmsTextMessage(JmsMessage, TextMessage):
     """A message whose body is `text`, or None."""
@@ -81,6 +83,9 @@ class JmsTextMessage(JmsMessage, TextMessage):
         if self._body_read_only:
             self._check_body_writeable()
         self._body = string if type(string) is str else store_string(string, "body", "text")
+
+    def _whole_body(self) -> str | None:
+        return self._body  # type: ignore[no-any-return]
 
 
 # java.io.DataOutput.writeUTF has two bytes for the length.
@@ -131,6 +136,14 @@ class JmsBytesMessage(JmsMessage, BytesMessage):
         self._body = body
         self._buffer = None
         self._position = 0
+
+    def get_body(self, c: type[T]) -> T | None:
+        body = super().get_body(c)
+        self.reset()
+        return body
+
+    def _whole_body(self) -> bytes:
+        return self.frozen_body()
 
     @property
     def body_length(self) -> int:
@@ -294,8 +307,6 @@ _WRITERS: Mapping[type, Callable[[JmsBytesMessage, Any], None]] = {
 """The writer of each stored type, for `write_object`."""
 
 
-T = TypeVar("T")
-
 _FIELD = "stream field"
 
 
@@ -343,6 +354,9 @@ class JmsStreamMessage(JmsMessage, StreamMessage):
         self._fields = None
         self._position = 0
         self._taken = -1
+
+    def _whole_body(self) -> NoReturn:
+        raise MessageFormatException("the body of a StreamMessage is read field by field (JMS 2.0 §3.10)")
 
     def read_boolean(self) -> bool:
         return self._read(BOOLEAN)
@@ -523,6 +537,9 @@ class JmsMapMessage(JmsMessage, MapMessage):
     def item_exists(self, name: str) -> bool:
         return name in self._body
 
+    def _whole_body(self) -> dict[str, Boxed]:
+        return {name: box(value) for name, value in self._body.items()}
+
     def set_boolean(self, name: str, value: bool) -> None:
         self._set_entry(name, value, store_boolean)
 
@@ -613,6 +630,9 @@ class JmsObjectMessage(JmsMessage, ObjectMessage):
     def object(self, object: Any) -> None:
         self._check_body_writeable()
         self._body = _pickled(object)
+
+    def _whole_body(self) -> Any:
+        return self.object
 
     def _trusted(self) -> TrustedClasses:
         return frozenset() if self._context is None else self._context.trusted

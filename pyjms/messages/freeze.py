@@ -56,6 +56,7 @@ def freeze(
     expiration_ms: int,
     delivery_mode: int,
     priority: int,
+    deliver_at_ms: int = 0,
 ) -> Envelope:
     """Return `message` in its present state, with the header fields that the send sets (JMS 1.1 §3.4.11).
 
@@ -78,6 +79,7 @@ def freeze(
         message._properties,
         message.kind,
         message.frozen_body(),
+        deliver_at_ms,
     )
 
 
@@ -92,6 +94,8 @@ def thaw(delivery: Delivery, context: MessageContext) -> JmsMessage:
     message._message_id = envelope.message_id
     message._timestamp = envelope.timestamp_ms
     message._expiration = envelope.expiration_ms
+    # Without a delay it is the time of the send (JMS 2.0 §3.4.13).
+    message._delivery_time = envelope.deliver_at_ms or envelope.timestamp_ms
     message._delivery_mode = envelope.delivery_mode
     message._priority = envelope.priority
     message._correlation_id = envelope.correlation_id

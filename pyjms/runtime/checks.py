@@ -11,6 +11,7 @@ from pyjms.api.consumer import MessageListenerLike
 from pyjms.api.destination import Destination, TemporaryTopic, Topic
 from pyjms.api.message import Message
 from pyjms.api.names import hidden_method
+from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import (
     IllegalArgumentException,
     IllegalStateException,
@@ -92,6 +93,61 @@ def _checked(function: Callable[[Any], Any], name: str, argument: str, awaits: b
     return function
 
 
+_UNTRANSACTED = {
+    AcknowledgeMode.AUTO_ACKNOWLEDGE,
+    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+    AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
+}
+_TRANSACTED, _ACKNOWLEDGE_MODE, _SESSION_MODE = "transacted", "acknowledge_mode", "session_mode"
+
+
+def session_mode(*arguments: Any, **named: Any) -> AcknowledgeMode:
+    """Return the mode of a session that is created with these arguments: a mode alone, or whether it is transacted, and the mode if not.
+
+    Raises `JMSException` for an unknown mode, `TypeError` for arguments that no overload takes.
+    """
+    # JMS 2.0 has one argument of int, JMS 1.1 a boolean and an int: only a single argument that is no bool is a mode.
+    is_mode_alone = (
+        len(arguments) == 1 and not named and not isinstance(arguments[0], bool) and arguments[0] is not None
+    )
+    given = dict(zip((_SESSION_MODE,) if is_mode_alone else (_TRANSACTED, _ACKNOWLEDGE_MODE), arguments, strict=False))
+    if len(arguments) > 2 or given.keys() & named.keys() or (_SESSION_MODE in named and len(named) + len(given) > 1):
+        raise TypeError(
+            "a session is created with no argument, with (session_mode), or with (transacted, acknowledge_mode)"
+        )
+    given |= named
+    if unknown := given.keys() - {_TRANSACTED, _ACKNOWLEDGE_MODE, _SESSION_MODE}:
+        raise TypeError(f"create_session() got an unexpected keyword argument {min(unknown)!r}")
+    if _SESSION_MODE in given:
+        return _mode(
+            given[_SESSION_MODE],
+            "use Session.SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE",
+        )
+    transacted = given.get(_TRANSACTED, False)
+    if isinstance(transacted, AcknowledgeMode):  # it would be true, and the session a transacted one
+        raise JMSException(
+            f"with two arguments, whether a session is transacted comes first: create_session(False, Session.{transacted.name})"
+            if transacted
+            else "with two arguments, whether a session is transacted comes first: create_session(True, Session.SESSION_TRANSACTED)"
+        )
+    if transacted:
+        return AcknowledgeMode.SESSION_TRANSACTED  # JMS 1.1 §4.4.11: the mode is ignored
+    advice = "use Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE"
+    mode = _mode(given.get(_ACKNOWLEDGE_MODE, AcknowledgeMode.AUTO_ACKNOWLEDGE), advice)
+    if mode not in _UNTRANSACTED:
+        raise JMSException(
+            "SESSION_TRANSACTED is the mode of a transacted session, create_session(Session.SESSION_TRANSACTED); "
+            f"without transactions, {advice}"
+        )
+    return mode
+
+
+def _mode(given: object, advice: str) -> AcknowledgeMode:
+    if not isinstance(given, int) or given not in tuple(AcknowledgeMode):
+        raise JMSException(f"{given!r} is no acknowledge mode: {advice}")
+    return AcknowledgeMode(given)
+
+
 def subscribe_request(
     connection: ConnectionContract,
     destination: Destination,
@@ -99,6 +155,8 @@ def subscribe_request(
     *,
     no_local: bool = False,
     durable_name: str | None = None,
+    shared_name: str | None = None,
+    is_shared: bool = False,
 ) -> SubscribeRequest:
     """Return the request to the provider.
 
@@ -118,6 +176,8 @@ def subscribe_request(
             # JMS 1.1 has no_local for topics only (§6.11): with a queue it is ignored.
             no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
             durable_name=durable_name,
+            shared_name=shared_name,
+            is_shared=is_shared,
             priority=connection.consumer_priority,
         )
 
@@ -133,18 +193,49 @@ def selector_of(text: str | None) -> Selector | None:
 
 
 def check_durable(connection: ConnectionContract, topic: Topic, name: str, what: str) -> None:
-    """Raise unless a subscriber called `name` to `topic` may be created on this connection (§6.3, §6.11.1); `what` names it in errors.
+    """Raise unless a consumer of the unshared durable subscription `name` of `topic` may be created on this connection (§6.3, §6.11.1).
 
-    Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier, `JMSException`.
+    `what` names the consumer in errors. Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier,
+    `JMSException`.
     """
     connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+    _check_topic(topic, "a durable subscription")
+    _check_not_temporary(topic)
+    check_client_id(connection, f"create {what}")
+    check_subscription_name(name)
+
+
+def check_shared(connection: ConnectionContract, topic: Topic, name: str) -> None:
+    """Raise unless a consumer of the shared non-durable subscription `name` of `topic` may be created on this connection (JMS 2.0 §8.3.2).
+
+    Raises `InvalidDestinationException`, `JMSException`.
+    """
+    connection.require(Capability.SHARED_SUBSCRIPTIONS, "shared subscriptions")
+    _check_topic(topic, "a shared subscription")
+    check_subscription_name(name)
+
+
+def check_shared_durable(connection: ConnectionContract, topic: Topic, name: str) -> None:
+    """Raise unless a consumer of the shared durable subscription `name` of `topic` may be created on this connection (JMS 2.0 §8.3.4).
+
+    Raises `InvalidDestinationException`, `JMSException`.
+    """
+    connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+    connection.require(Capability.SHARED_SUBSCRIPTIONS, "shared subscriptions")
+    _check_topic(topic, "a durable subscription")
+    _check_not_temporary(topic)
+    check_subscription_name(name)
+
+
+def _check_topic(topic: object, what: str) -> None:
     if not isinstance(topic, Topic):
-        raise InvalidDestinationException("a durable subscription needs a topic")
+        raise InvalidDestinationException(f"{what} needs a topic")
+
+
+def _check_not_temporary(topic: Topic) -> None:
     if isinstance(topic, TemporaryTopic):
         # JMS 1.1 §6.2: it would outlive its topic
         raise InvalidDestinationException("a temporary topic has no durable subscriptions: use create_consumer")
-    check_client_id(connection, f"create {what}")
-    check_subscription_name(name)
 
 
 def check_client_id(connection: ConnectionContract, what: str) -> None:
@@ -154,6 +245,6 @@ def check_client_id(connection: ConnectionContract, what: str) -> None:
 
 
 def check_subscription_name(name: str) -> None:
-    """Raise JMSException when `name` cannot be that of a durable subscription."""
+    """Raise JMSException when `name` cannot be that of a subscription."""
     if not isinstance(name, str) or not name:
         raise JMSException(f"{name!r} is no subscription name: use a non-empty string")

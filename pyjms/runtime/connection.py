@@ -27,7 +27,15 @@ from pyjms.api.destination import Destination, Topic
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic
-from pyjms.runtime.checks import check_durable, check_implementation, exception_callback, subscribe_request
+from pyjms.runtime.checks import (
+    check_durable,
+    check_implementation,
+    check_shared,
+    check_shared_durable,
+    exception_callback,
+    session_mode,
+    subscribe_request,
+)
 from pyjms.runtime.error_mapping import ErrorCollector, close_made, mapped_errors, to_jms
 from pyjms.runtime.machines import Event, State, next_state
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
@@ -57,15 +65,15 @@ class JmsConnectionMetaData(ConnectionMetaData):
 
     @property
     def jms_version(self) -> str:
-        return "1.1"
+        return "2.0"
 
     @property
     def jms_major_version(self) -> int:
-        return 1
+        return 2
 
     @property
     def jms_minor_version(self) -> int:
-        return 1
+        return 0
 
     @property
     def jms_provider_name(self) -> str:
@@ -93,12 +101,6 @@ _log = logging.getLogger("pyjms.runtime")
 _Session = TypeVar("_Session", bound=JmsSession)
 
 _Part: TypeAlias = JmsSession | JmsConnectionConsumer
-
-_MODES = {
-    AcknowledgeMode.AUTO_ACKNOWLEDGE,
-    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
-    AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
-}
 
 _KEPT_MAX, _KEPT_LENGTH_MAX = 1024, 256
 """The most destinations of received messages that a connection caches, and the greatest length of their names: senders choose them."""
@@ -197,16 +199,14 @@ class JmsConnection(Connection):
 
     # Sessions
 
-    def create_session(
-        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    ) -> JmsSession:
-        return self.open_session(self.session_type, transacted, acknowledge_mode)
+    def create_session(self, *arguments: Any, **named: Any) -> JmsSession:
+        return self.open_session(self.session_type, *arguments, **named)
 
     @defers_signals(undo=close_made)
-    def open_session(self, kind: type[_Session], transacted: bool, acknowledge_mode: int) -> _Session:
-        """Open a session of the class `kind`, started if the connection is."""
+    def open_session(self, kind: type[_Session], *arguments: Any, **named: Any) -> _Session:
+        """Open a session of the class `kind`, started if the connection is; the other arguments are those of `create_session`."""
         self._use()
-        mode = _mode(transacted, acknowledge_mode)
+        mode = session_mode(*arguments, **named)
         if mode is AcknowledgeMode.SESSION_TRANSACTED:
             self.require(Capability.TRANSACTIONS, "transacted sessions")
         with mapped_errors:
@@ -229,7 +229,7 @@ class JmsConnection(Connection):
         session_pool: ServerSessionPool,
         max_messages: int,
     ) -> ConnectionConsumer:
-        return self._connection_consumer(destination, message_selector, session_pool, max_messages, None)
+        return self._connection_consumer(destination, message_selector, session_pool, max_messages)
 
     def create_durable_connection_consumer(
         self,
@@ -241,7 +241,37 @@ class JmsConnection(Connection):
     ) -> ConnectionConsumer:
         self._use()
         check_durable(self, topic, subscription_name, "a durable connection consumer")
-        return self._connection_consumer(topic, message_selector, session_pool, max_messages, subscription_name)
+        return self._connection_consumer(
+            topic, message_selector, session_pool, max_messages, durable_name=subscription_name
+        )
+
+    def create_shared_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        self._use()
+        check_shared(self, topic, subscription_name)
+        return self._connection_consumer(
+            topic, message_selector, session_pool, max_messages, shared_name=subscription_name
+        )
+
+    def create_shared_durable_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        self._use()
+        check_shared_durable(self, topic, subscription_name)
+        return self._connection_consumer(
+            topic, message_selector, session_pool, max_messages, durable_name=subscription_name, is_shared=True
+        )
 
     @defers_signals(undo=close_made)
     def _connection_consumer(
@@ -250,8 +280,9 @@ class JmsConnection(Connection):
         selector: str | None,
         pool: ServerSessionPool,
         max_messages: int,
-        durable_name: str | None,
+        **terms: Any,
     ) -> ConnectionConsumer:
+        """Make a connection consumer; `terms` are the keyword arguments of `subscribe_request`."""
         self._use()
         self.require(Capability.CONNECTION_CONSUMERS, "connection consumers")
         if not isinstance(pool, ServerSessionPool):
@@ -259,7 +290,7 @@ class JmsConnection(Connection):
         check_implementation(pool)
         if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
             raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
-        request = subscribe_request(self, destination, selector, durable_name=durable_name)
+        request = subscribe_request(self, destination, selector, **terms)
         with mapped_errors:
             provider_session = self._provider.open_session(transacted=False)
             consumer = JmsConnectionConsumer(self, provider_session, pool, max_messages)
@@ -536,26 +567,6 @@ class JmsConnection(Connection):
     def _check_open(self) -> None:
         if self._state is State.CLOSED:
             raise IllegalStateException("the connection is closed")
-
-
-def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:
-    first: object = transacted
-    if isinstance(first, AcknowledgeMode):  # as in JMS 2.0; it would be true, and the session a transacted one
-        raise JMSException(
-            f"whether a session is transacted comes first, then its mode: create_session(False, Session.{first.name})"
-            if first
-            else "whether a session is transacted comes first: create_session(True, Session.SESSION_TRANSACTED)"
-        )
-    if transacted:
-        return AcknowledgeMode.SESSION_TRANSACTED  # JMS 1.1 §4.4.11: the mode is ignored
-    if not isinstance(acknowledge_mode, int) or acknowledge_mode not in _MODES:
-        wrong = (
-            "SESSION_TRANSACTED is the mode of a transacted session, create_session(True, Session.SESSION_TRANSACTED); without transactions,"
-            if acknowledge_mode == AcknowledgeMode.SESSION_TRANSACTED
-            else f"{acknowledge_mode!r} is no acknowledge mode:"
-        )
-        raise JMSException(f"{wrong} use Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE")
-    return AcknowledgeMode(acknowledge_mode)
 
 
 def _described(given: object) -> str:

@@ -39,6 +39,19 @@ class JmsQueueSession(JmsSession, QueueSession):
     ) -> NoReturn:
         _wrong_domain("create_durable_subscriber", "queue")
 
+    def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> NoReturn:
+        _wrong_domain("create_durable_consumer", "queue")
+
+    def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> NoReturn:
+        _wrong_domain("create_shared_consumer", "queue")
+
+    def create_shared_durable_consumer(self, topic: Topic, name: str, message_selector: str | None = None) -> NoReturn:
+        _wrong_domain("create_shared_durable_consumer", "queue")
+
     def create_temporary_topic(self) -> NoReturn:
         _wrong_domain("create_temporary_topic", "queue")
 
@@ -98,6 +111,26 @@ class JmsQueueConnection(JmsConnection, QueueConnection):
         max_messages: int,
     ) -> NoReturn:
         _wrong_domain("create_durable_connection_consumer", "queue")
+
+    def create_shared_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> NoReturn:
+        _wrong_domain("create_shared_connection_consumer", "queue")
+
+    def create_shared_durable_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> NoReturn:
+        _wrong_domain("create_shared_durable_connection_consumer", "queue")
 
 
 class JmsTopicConnection(JmsConnection, TopicConnection):

@@ -20,6 +20,7 @@ from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessa
 from pyjms.messages.destinations import address_of
 from pyjms.messages.freeze import convert, freeze
 from pyjms.runtime.error_mapping import to_jms
+from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.interrupts import deferred, getsignal
@@ -59,11 +60,12 @@ class JmsMessageProducer(MessageProducer):
         self._closed = False
         self._disable_message_id = False
         self._disable_message_timestamp = False
-        # The three are one tuple, which a send reads with one look-up.
+        # The four are one tuple, which a send reads with one look-up.
         self._defaults = (
             int(Message.DEFAULT_DELIVERY_MODE),
             int(Message.DEFAULT_PRIORITY),
             int(Message.DEFAULT_TIME_TO_LIVE),
+            int(Message.DEFAULT_DELIVERY_DELAY),
         )
 
     def send(self, *arguments: Any, **keywords: Any) -> None:
@@ -81,8 +83,8 @@ class JmsMessageProducer(MessageProducer):
             if len(arguments) == 1 and not keywords:
                 if self._address is None:
                     raise UnsupportedOperationException(_NO_DESTINATION)
-                mode, priority, time_to_live = self._defaults
-                self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live)
+                mode, priority, time_to_live, delay = self._defaults
+                self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live, delay)
             elif len(arguments) == 2 and not keywords and self._address is None:
                 # a reply, in most programs: no other overload has two arguments by position
                 self._send(self._address_of(arguments[0]), *arguments, *self._defaults)
@@ -104,18 +106,19 @@ class JmsMessageProducer(MessageProducer):
         mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
         priority = check_priority(options.get("priority", self._defaults[1]))
         time_to_live = check_time_to_live(options.get("time_to_live", self._defaults[2]))
+        delay = self._defaults[3]
         if self._address is not None:
             if destination is not None:
                 raise UnsupportedOperationException(
                     f"this producer sends to {self._address}: make one without a destination to choose it at each send"
                 )
-            self._send(self._address, self._destination, message, mode, priority, time_to_live)
+            self._send(self._address, self._destination, message, mode, priority, time_to_live, delay)
             return
         if destination is None:
             if _names_no_destination(arguments, keywords):
                 raise UnsupportedOperationException(_NO_DESTINATION)
             raise InvalidDestinationException("None is no destination, and this producer has none of its own")
-        self._send(self._address_of(destination), destination, message, mode, priority, time_to_live)
+        self._send(self._address_of(destination), destination, message, mode, priority, time_to_live, delay)
 
     def _address_of(self, destination: Destination) -> Address:
         """Return the address. Raises InvalidDestinationException for one of the other domain."""
@@ -132,6 +135,7 @@ class JmsMessageProducer(MessageProducer):
         mode: int,
         priority: int,
         time_to_live: int,
+        delay: int,
     ) -> None:
         session = self._session
         if session.refuses_sends:
@@ -147,14 +151,15 @@ class JmsMessageProducer(MessageProducer):
         expiration = min(now_ms + time_to_live, Long.maximum) if time_to_live else 0
         message_id = None if self._disable_message_id else session.next_message_id()
         timestamp = 0 if self._disable_message_timestamp else now_ms
-        envelope = freeze(own, address, message_id, timestamp, expiration, mode, priority)
+        deliver_at = min(now_ms + delay, Long.maximum) if delay else 0
+        envelope = freeze(own, address, message_id, timestamp, expiration, mode, priority, deliver_at)
         try:
             session.provider_session.send(envelope)
         except ProviderError as error:
             raise to_jms(error) from error
         # JMS 1.1 §3.4.11: the header fields that send sets show their values once it has returned
         if own is message:
-            own.mark_sent(destination, message_id, timestamp, expiration, mode, priority)
+            own.mark_sent(destination, message_id, timestamp, expiration, mode, priority, deliver_at or now_ms)
             return
         message.jms_destination = destination
         message.jms_delivery_mode = mode
@@ -162,6 +167,7 @@ class JmsMessageProducer(MessageProducer):
         message.jms_priority = priority
         message.jms_message_id = message_id
         message.jms_timestamp = timestamp
+        message.jms_delivery_time = deliver_at or now_ms
 
     def close(self) -> None:
         if not self._closed:
@@ -216,7 +222,7 @@ class JmsMessageProducer(MessageProducer):
     @priority.setter
     def priority(self, value: int) -> None:
         self._check_open()
-        self._defaults = (self._defaults[0], check_priority(value), self._defaults[2])
+        self._defaults = (self._defaults[0], check_priority(value), *self._defaults[2:])
 
     @property
     def time_to_live(self) -> int:
@@ -226,7 +232,20 @@ class JmsMessageProducer(MessageProducer):
     @time_to_live.setter
     def time_to_live(self, value: int) -> None:
         self._check_open()
-        self._defaults = (*self._defaults[:2], check_time_to_live(value))
+        self._defaults = (*self._defaults[:2], check_time_to_live(value), self._defaults[3])
+
+    @property
+    def delivery_delay(self) -> int:
+        self._check_open()
+        return self._defaults[3]
+
+    @delivery_delay.setter
+    def delivery_delay(self, value: int) -> None:
+        self._check_open()
+        delay = check_delivery_delay(value)
+        if delay:
+            self._session.connection.require(Capability.DELIVERY_DELAY, "delivery delay")
+        self._defaults = (*self._defaults[:3], delay)
 
 
 class JmsQueueSender(JmsMessageProducer, QueueSender):
@@ -287,6 +306,13 @@ def check_time_to_live(value: int) -> int:
     """Return `value`. Raises JMSException for a negative one."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= Long.maximum:
         raise JMSException(f"{value!r} is no time to live: use milliseconds, at most 2**63 - 1, or 0 for no limit")
+    return int(value)
+
+
+def check_delivery_delay(value: int) -> int:
+    """Return `value`. Raises JMSException for a negative one."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= Long.maximum:
+        raise JMSException(f"{value!r} is no delivery delay: use milliseconds, at most 2**63 - 1, or 0 for none")
     return int(value)
 
 

@@ -23,6 +23,8 @@ from pyjms.messages.freeze import thaw
 from pyjms.runtime.checks import (
     check_client_id,
     check_durable,
+    check_shared,
+    check_shared_durable,
     check_subscription_name,
     message_callback,
     selector_of,
@@ -155,21 +157,44 @@ class JmsSession(SettlingSession):
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
     ) -> JmsMessageConsumer:
-        return self._subscribe(destination, message_selector, no_local, None)
+        return self._subscribe(destination, message_selector, no_local=no_local)
 
     def create_durable_subscriber(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> JmsTopicSubscriber:
         self.check_open()
         check_durable(self.connection, topic, name, "a durable subscriber")
-        return cast("JmsTopicSubscriber", self._subscribe(topic, message_selector, no_local, name))
+        return self._subscribe_topic(topic, message_selector, no_local=no_local, durable_name=name)
+
+    def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> JmsTopicSubscriber:
+        self.check_open()
+        check_durable(self.connection, topic, name, "a durable consumer")
+        return self._subscribe_topic(topic, message_selector, no_local=no_local, durable_name=name)
+
+    def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> JmsTopicSubscriber:
+        self.check_open()
+        check_shared(self.connection, topic, shared_subscription_name)
+        return self._subscribe_topic(topic, message_selector, shared_name=shared_subscription_name)
+
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> JmsTopicSubscriber:
+        self.check_open()
+        check_shared_durable(self.connection, topic, name)
+        return self._subscribe_topic(topic, message_selector, durable_name=name, is_shared=True)
 
     @defers_signals()
     def unsubscribe(self, name: str) -> None:
-        """Delete a durable subscription of this connection's client (§6.11.1)."""
+        """Delete a durable subscription of this connection's client; without a client id one that is shared by all that have none (§6.11.1, JMS 2.0 §8.3.4)."""
         self.check_open()
         self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
-        check_client_id(self.connection, "unsubscribe")
+        # Only shared durable subscriptions exist without a client id.
+        if Capability.SHARED_SUBSCRIPTIONS not in self.connection.capabilities:
+            check_client_id(self.connection, "unsubscribe")
         check_subscription_name(name)
         # A subscription with unsettled messages counts as in use, and a DUPS_OK client has no call that settles them.
         self._settle_done()
@@ -190,14 +215,14 @@ class JmsSession(SettlingSession):
         self._browsers.add(browser)
         return browser
 
+    def _subscribe_topic(self, topic: Topic, selector: str | None, **terms: Any) -> JmsTopicSubscriber:
+        return cast("JmsTopicSubscriber", self._subscribe(topic, selector, **terms))
+
     @defers_signals(undo=close_made)
-    def _subscribe(
-        self, destination: Destination, selector: str | None, no_local: bool, durable_name: str | None
-    ) -> JmsMessageConsumer:
+    def _subscribe(self, destination: Destination, selector: str | None, **terms: Any) -> JmsMessageConsumer:
+        """Make a consumer; `terms` are the keyword arguments of `subscribe_request`."""
         self.check_open()
-        request = subscribe_request(
-            self.connection, destination, selector, no_local=no_local, durable_name=durable_name
-        )
+        request = subscribe_request(self.connection, destination, selector, **terms)
         kind = JmsQueueReceiver if request.address.kind is AddressKind.QUEUE else JmsTopicSubscriber
         consumer = class_in_use(kind)(self, destination, request)
         with mapped_errors:

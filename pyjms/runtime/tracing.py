@@ -86,14 +86,15 @@ class _TracedProducer(JmsMessageProducer):
         mode: int,
         priority: int,
         time_to_live: int,
+        delay: int,
     ) -> None:
         tracer = current_tracer()
         # An object that is no message is passed to the send itself, which raises the right error.
         if tracer is None or not isinstance(message, Message):
-            super()._send(address, destination, message, mode, priority, time_to_live)
+            super()._send(address, destination, message, mode, priority, time_to_live, delay)
             return
         with tracer.sending(address, message) as added, carrying(message, added):
-            super()._send(address, destination, message, mode, priority, time_to_live)
+            super()._send(address, destination, message, mode, priority, time_to_live, delay)
 
 
 class _TracedConsumer(JmsMessageConsumer):

@@ -55,7 +55,7 @@ def test_a_profile_may_put_its_own_factories_in_place_of_those_of_pyjms(jms_brok
 
 def test_facts_are_what_the_provider_says(environment: Environment) -> None:
     facts = environment.facts
-    assert (facts.name, facts.jms_version) == ("pyjms embedded broker", "1.1")
+    assert (facts.name, facts.jms_version) == ("pyjms embedded broker", "2.0")
     assert Capability.EMBEDDED_BROKER in facts.capabilities
     assert environment.facts is facts
 

@@ -100,10 +100,8 @@ class FaceConnection(Connection):
         """What the provider can do, for the suite."""
         return self._aio._sync.capabilities
 
-    def create_session(
-        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    ) -> FaceSession:
-        return FaceSession(_wait(self._aio.create_session(transacted, acknowledge_mode)))
+    def create_session(self, *arguments: Any, **named: Any) -> FaceSession:
+        return FaceSession(_wait(self._aio.create_session(*arguments, **named)))
 
     @property
     def client_id(self) -> str | None:
@@ -153,6 +151,30 @@ class FaceConnection(Connection):
         max_messages: int,
     ) -> ConnectionConsumer:
         return self._aio._sync.create_durable_connection_consumer(
+            topic, subscription_name, message_selector, session_pool, max_messages
+        )
+
+    def create_shared_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        return self._aio._sync.create_shared_connection_consumer(
+            topic, subscription_name, message_selector, session_pool, max_messages
+        )
+
+    def create_shared_durable_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        return self._aio._sync.create_shared_durable_connection_consumer(
             topic, subscription_name, message_selector, session_pool, max_messages
         )
 
@@ -235,6 +257,23 @@ class FaceSession(Session):
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> FaceSubscriber:
         return FaceSubscriber(_wait(self._aio.create_durable_subscriber(topic, name, message_selector, no_local)))
+
+    def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> FaceSubscriber:
+        return FaceSubscriber(_wait(self._aio.create_durable_consumer(topic, name, message_selector, no_local)))
+
+    def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> FaceSubscriber:
+        return FaceSubscriber(
+            _wait(self._aio.create_shared_consumer(topic, shared_subscription_name, message_selector))
+        )
+
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> FaceSubscriber:
+        return FaceSubscriber(_wait(self._aio.create_shared_durable_consumer(topic, name, message_selector)))
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> FaceBrowser:
         return FaceBrowser(_wait(self._aio.create_browser(queue, message_selector)))
@@ -355,6 +394,14 @@ class FaceProducer(MessageProducer):
     @time_to_live.setter
     def time_to_live(self, time_to_live: int) -> None:
         self._aio.time_to_live = time_to_live
+
+    @property
+    def delivery_delay(self) -> int:
+        return self._aio.delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, delivery_delay: int) -> None:
+        self._aio.delivery_delay = delivery_delay
 
     @property
     def destination(self) -> Destination | None:

@@ -108,7 +108,7 @@ def test_what_send_decides_does_not_come_from_the_client() -> None:
 @pytest.mark.realises("BOIL-HDR-1", "BOIL-HDR-13")
 def test_a_sent_message_shows_what_the_send_used() -> None:
     message = JmsTextMessage()
-    message.mark_sent(JmsQueue("orders"), "ID:2", 5, 6, 1, 8)
+    message.mark_sent(JmsQueue("orders"), "ID:2", 5, 6, 1, 8, 9)
     assert (message.jms_destination, message.jms_message_id) == (JmsQueue("orders"), "ID:2")
     assert (message.jms_timestamp, message.jms_expiration, message.jms_delivery_mode, message.jms_priority) == (
         5,
@@ -116,6 +116,7 @@ def test_a_sent_message_shows_what_the_send_used() -> None:
         1,
         8,
     )
+    assert message.jms_delivery_time == 9
 
 
 def test_correlation_ids_as_text_and_as_bytes() -> None:

@@ -141,7 +141,7 @@ class TestClientId:
     def test_looking_is_no_action(self, connect: Connect) -> None:
         connection = connect(started=False)
         assert connection.client_id is None
-        assert connection.meta_data.jms_version == "1.1"
+        assert connection.meta_data.jms_version == "2.0"
         assert connection.exception_listener is None
         connection.client_id = "shop"
         assert connection.client_id == "shop"
@@ -557,14 +557,14 @@ class TestTrouble:
 class TestMetaData:
     def test_versions(self, connection: JmsConnection) -> None:
         data = connection.meta_data
-        assert (data.jms_version, data.jms_major_version, data.jms_minor_version) == ("1.1", 1, 1)
+        assert (data.jms_version, data.jms_major_version, data.jms_minor_version) == ("2.0", 2, 0)
         major, minor, *_ = data.provider_version.split(".")
         assert (data.provider_major_version, data.provider_minor_version) == (int(major), int(minor))
         assert data.jms_provider_name
 
     def test_java_names(self, connection: JmsConnection) -> None:
         data = connection.getMetaData()
-        assert data.getJMSVersion() == "1.1"
+        assert data.getJMSVersion() == "2.0"
         assert data.getProviderMajorVersion() == data.provider_major_version
         assert data.getJMSProviderName() == data.jms_provider_name
 
@@ -580,7 +580,7 @@ class TestMetaData:
         assert again == names
 
     def test_it_can_be_read_before_the_start(self, connect: Connect) -> None:
-        assert within_patience(lambda: connect(started=False).meta_data.jms_major_version) == 1
+        assert within_patience(lambda: connect(started=False).meta_data.jms_major_version) == 2
 
 
 @pytest.mark.parametrize(("number", "length", "kept_max"), [(3000, 10, 1025), (10, 5000, 1)])

@@ -152,7 +152,7 @@ class TestIdentity:
         session = connect().create_session()
         with pytest.raises(IllegalStateException, match="client_id"):
             session.create_durable_subscriber(session.create_topic("prices"), "all")
-        with pytest.raises(IllegalStateException, match="client_id"):
+        with pytest.raises(InvalidDestinationException, match="without a client id"):
             session.unsubscribe("all")
 
     @pytest.mark.realises("BOIL-CONN-3")

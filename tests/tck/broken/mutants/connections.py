@@ -120,14 +120,14 @@ MUTANTS = (
     mutant(
         "4.3.6-a 4.4-b 4.4-c",
         "a transacted session is not transacted",
-        edit("pyjms.runtime.connection:_mode", "if transacted:", "if False:"),
+        edit("pyjms.runtime.checks:session_mode", "if transacted:", "if False:"),
     ),
     mutant(
         "4.3.6-a 4.4-c",
         "every session is AUTO_ACKNOWLEDGE",
-        edit("pyjms.runtime.connection:_mode", "AcknowledgeMode(acknowledge_mode)", "AcknowledgeMode.AUTO_ACKNOWLEDGE"),
+        edit("pyjms.runtime.checks:_mode", "AcknowledgeMode(given)", "AcknowledgeMode.AUTO_ACKNOWLEDGE"),
     ),
-    mutant("4.3.7-a", "the minor JMS version is 2", edit(_META + "jms_minor_version", "return 1", "return 2")),
+    mutant("4.3.7-a", "the minor JMS version is 2", edit(_META + "jms_minor_version", "return 0", "return 2")),
     mutant(
         "4.3.7-b",
         "the major version of the provider is wrong",

@@ -360,16 +360,18 @@ MUTANTS = (
         "6.11.1-f",
         "a durable subscriber loses its selector",
         edit(
-            _S + "create_durable_subscriber", "self._subscribe(topic, message_selector,", "self._subscribe(topic, None,"
+            _S + "create_durable_subscriber",
+            "_subscribe_topic(topic, message_selector,",
+            "_subscribe_topic(topic, None,",
         ),
     ),
     mutant(
         "6.11.1-g",
         "a durable subscriber of no topic raises TypeError",
         edit(
-            "pyjms.runtime.checks:check_durable",
-            'raise InvalidDestinationException("a durable',
-            'raise TypeError("a durable',
+            "pyjms.runtime.checks:_check_topic",
+            "raise InvalidDestinationException(",
+            "raise TypeError(",
         ),
     ),
 )

@@ -142,7 +142,11 @@ MUTANTS = (
     mutant(
         "3.4.10-a",
         "send takes the priority from the message",
-        edit(_SEND, "expiration, mode, priority)\n    try", "expiration, mode, own._priority)\n    try"),
+        edit(
+            _SEND,
+            "expiration, mode, priority, deliver_at)\n    try",
+            "expiration, mode, own._priority, deliver_at)\n    try",
+        ),
     ),
     mutant("3.4.10-a", "the receiver does not see the priority", edit(_THAW, "envelope.priority", "4")),
     mutant("3.4.10-b", "priority 9 is refused", edit("pyjms.runtime.producer:check_priority", "<= 9", "<= 8")),

@@ -62,7 +62,7 @@ MUTANTS = (
     mutant(
         "8.2.4-c",
         "a durable connection consumer is not durable",
-        edit(_C + "create_durable_connection_consumer", "max_messages, subscription_name)", "max_messages, None)"),
+        edit(_C + "create_durable_connection_consumer", "durable_name=subscription_name", "durable_name=None"),
     ),
     mutant(
         "8.2.4-h",

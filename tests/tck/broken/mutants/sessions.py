@@ -131,7 +131,7 @@ MUTANTS = (
             )
             for where in (
                 _S + "create_browser",
-                "pyjms.runtime.checks:check_durable",
+                "pyjms.runtime.checks:_check_topic",
             )
         ),
         *(

@@ -50,8 +50,8 @@ MUTANTS = (
         "the defaults of a producer with a destination are ignored",
         edit(
             "pyjms.runtime.producer:JmsMessageProducer.send",
-            "mode, priority, time_to_live = self._defaults",
-            "mode, priority, time_to_live = 2, 4, 0",
+            "mode, priority, time_to_live, delay = self._defaults",
+            "mode, priority, time_to_live, delay = 2, 4, 0, 0",
         ),
     ),
     # acknowledgement and transactions
@@ -186,7 +186,7 @@ MUTANTS = (
     mutant(
         "6.11.1-f",
         "durable subscribers leave out what their own connection publishes",
-        edit(_S + "create_durable_subscriber", "message_selector, no_local,", "message_selector, True,"),
+        edit(_S + "create_durable_subscriber", "no_local=no_local", "no_local=True"),
     ),
     # application servers
     mutant(
