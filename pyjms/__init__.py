@@ -1,4 +1,4 @@
-"""JMS 1.1 for Python: the public names, each under the name that it has in ``javax.jms``.
+"""JMS for Python, 1.1 and 2.0: the public names, each under the name that it has in ``javax.jms``.
 
 Interfaces and errors are imported with the package; every other name is imported when it is first used.
 """
@@ -27,6 +27,7 @@ from pyjms.api.consumer import (
     QueueReceiver,
     TopicSubscriber,
 )
+from pyjms.api.context import JMSConsumer, JMSContext, JMSProducer
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from pyjms.api.producer import DeliveryMode, MessageProducer, QueueSender, TopicPublisher
@@ -34,6 +35,7 @@ from pyjms.api.session import AcknowledgeMode, QueueSession, Runnable, Session, 
 from pyjms.api.xa import (
     XAConnection,
     XAException,
+    XAJMSContext,
     XAQueueConnection,
     XAQueueSession,
     XAResource,
@@ -45,21 +47,32 @@ from pyjms.api.xa import (
 from pyjms.errors import (
     IllegalArgumentException,
     IllegalStateException,
+    IllegalStateRuntimeException,
     IndexOutOfBoundsException,
     InvalidClientIDException,
+    InvalidClientIDRuntimeException,
     InvalidDestinationException,
+    InvalidDestinationRuntimeException,
     InvalidSelectorException,
+    InvalidSelectorRuntimeException,
     JMSException,
+    JMSRuntimeException,
     JMSSecurityException,
+    JMSSecurityRuntimeException,
     MessageEOFException,
     MessageFormatException,
+    MessageFormatRuntimeException,
     MessageNotReadableException,
     MessageNotWriteableException,
+    MessageNotWriteableRuntimeException,
     NullPointerException,
     NumberFormatException,
     ResourceAllocationException,
+    ResourceAllocationRuntimeException,
     TransactionInProgressException,
+    TransactionInProgressRuntimeException,
     TransactionRolledBackException,
+    TransactionRolledBackRuntimeException,
     UnsupportedOperationException,
 )
 
@@ -87,6 +100,10 @@ __all__ = [
     "QueueBrowser",
     "Runnable",
     "Session",
+    # Contexts
+    "JMSConsumer",
+    "JMSContext",
+    "JMSProducer",
     # Destinations
     "Destination",
     "Queue",
@@ -123,6 +140,7 @@ __all__ = [
     "XAConnection",
     "XAConnectionFactory",
     "XAException",
+    "XAJMSContext",
     "XAQueueConnection",
     "XAQueueConnectionFactory",
     "XAQueueSession",
@@ -137,24 +155,35 @@ __all__ = [
     # Errors
     "IllegalArgumentException",
     "IllegalStateException",
+    "IllegalStateRuntimeException",
     "IndexOutOfBoundsException",
     "InvalidClientIDException",
+    "InvalidClientIDRuntimeException",
     "InvalidDestinationException",
+    "InvalidDestinationRuntimeException",
     "InvalidSelectorException",
+    "InvalidSelectorRuntimeException",
     "JMSException",
+    "JMSRuntimeException",
     "JMSSecurityException",
+    "JMSSecurityRuntimeException",
     "MessageEOFException",
     "MessageFormatException",
+    "MessageFormatRuntimeException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "MessageNotWriteableRuntimeException",
     "NameNotFoundException",
     "NamingException",
     "NoSuchElementException",
     "NullPointerException",
     "NumberFormatException",
     "ResourceAllocationException",
+    "ResourceAllocationRuntimeException",
     "TransactionInProgressException",
+    "TransactionInProgressRuntimeException",
     "TransactionRolledBackException",
+    "TransactionRolledBackRuntimeException",
     "UnsupportedOperationException",
 ]
 

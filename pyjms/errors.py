@@ -1,4 +1,4 @@
-"""The exception tree of JMS 1.1 §7.3, and the Java run-time exceptions that the specification names.
+"""The exceptions of JMS (1.1 §7.3), those of the simplified API of JMS 2.0, and the Java run-time exceptions that the specification names.
 
 All of them have the methods of `Throwable`, which a ``catch`` block of a program from Java calls.
 """
@@ -15,21 +15,32 @@ from pyjms.api.names import JavaNames, is_of_application
 __all__ = [
     "IllegalArgumentException",
     "IllegalStateException",
+    "IllegalStateRuntimeException",
     "IndexOutOfBoundsException",
     "InvalidClientIDException",
+    "InvalidClientIDRuntimeException",
     "InvalidDestinationException",
+    "InvalidDestinationRuntimeException",
     "InvalidSelectorException",
+    "InvalidSelectorRuntimeException",
     "JMSException",
+    "JMSRuntimeException",
     "JMSSecurityException",
+    "JMSSecurityRuntimeException",
     "MessageEOFException",
     "MessageFormatException",
+    "MessageFormatRuntimeException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "MessageNotWriteableRuntimeException",
     "NullPointerException",
     "NumberFormatException",
     "ResourceAllocationException",
+    "ResourceAllocationRuntimeException",
     "TransactionInProgressException",
+    "TransactionInProgressRuntimeException",
     "TransactionRolledBackException",
+    "TransactionRolledBackRuntimeException",
     "UnsupportedOperationException",
 ]
 
@@ -114,10 +125,17 @@ class JMSException(CheckedThrowable, Exception, declares=True):
 
     _error_code: str | None = None  # also of a subclass that does not call this constructor, as a dataclass
 
-    def __init__(self, reason: str | None = None, error_code: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: str | None = None,
+        error_code: str | None = None,
+        linked_exception: BaseException | None = None,
+    ) -> None:
         # Without a reason `args` stays empty: str() would show None otherwise.
         super().__init__(*([] if reason is None else [reason]))
         self._error_code = error_code
+        if linked_exception is not None:
+            self.__cause__ = linked_exception
 
     @property
     def error_code(self) -> str | None:
@@ -203,3 +221,98 @@ class UnsupportedOperationException(RuntimeThrowable, NotImplementedError):
 
 class IndexOutOfBoundsException(RuntimeThrowable, IndexError):
     """java.lang.IndexOutOfBoundsException: a length outside the buffer."""
+
+
+class JMSRuntimeException(RuntimeThrowable, RuntimeError, declares=True):
+    """Root of the exceptions of the simplified API, `JMSContext`, `JMSProducer` and `JMSConsumer` (JMS 2.0).
+
+    Each subclass stands for the `JMSException` of the same name without ``Runtime``. `error_code` is a provider-specific string
+    or None; `get_cause` returns the cause, which is also ``__cause__``.
+    """
+
+    _error_code: str | None = None  # also of a subclass that does not call this constructor
+
+    def __init__(
+        self,
+        detail_message: str | None = None,
+        error_code: str | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        super().__init__(*([] if detail_message is None else [detail_message]))
+        self._error_code = error_code
+        if cause is not None:
+            self.__cause__ = cause
+
+    @property
+    def message(self) -> str | None:
+        """The reason given, or None."""
+        return str(self.args[0]) if self.args else None
+
+    @property
+    def error_code(self) -> str | None:
+        """The provider's code for this error, or None."""
+        return self._error_code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self.args[0]) if self.args else None, self._error_code)
+
+
+class IllegalStateRuntimeException(JMSRuntimeException):
+    """A method was called at a wrong time: a closed context, a commit without a transaction, a close from the context's own listener."""
+
+
+class InvalidClientIDRuntimeException(JMSRuntimeException):
+    """The provider rejects the client identifier."""
+
+
+class InvalidDestinationRuntimeException(JMSRuntimeException):
+    """The destination is not understood or no longer valid."""
+
+
+class InvalidSelectorRuntimeException(JMSRuntimeException):
+    """The message selector is malformed; the reason shows where."""
+
+
+class JMSSecurityRuntimeException(JMSRuntimeException):
+    """The provider rejects the credentials, or the client may not do this."""
+
+
+class MessageFormatRuntimeException(JMSRuntimeException):
+    """A data type that the message does not support, or a body that is not of the wanted type."""
+
+
+class MessageNotWriteableRuntimeException(JMSRuntimeException):
+    """The producer has properties for a message whose properties are read-only."""
+
+    # Two constructors of this class, and of the next one, call their first parameter by another name.
+    def __init__(
+        self,
+        detail_message: str | None = None,
+        error_code: str | None = None,
+        cause: BaseException | None = None,
+        *,
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(reason if detail_message is None else detail_message, error_code, cause)
+
+
+class ResourceAllocationRuntimeException(JMSRuntimeException):
+    """The provider cannot allocate what the call needs."""
+
+    def __init__(
+        self,
+        detail_message: str | None = None,
+        error_code: str | None = None,
+        cause: BaseException | None = None,
+        *,
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(reason if detail_message is None else detail_message, error_code, cause)
+
+
+class TransactionInProgressRuntimeException(JMSRuntimeException):
+    """The call is not allowed while a transaction is in progress: commit of a context that XA controls."""
+
+
+class TransactionRolledBackRuntimeException(JMSRuntimeException):
+    """A commit rolled the transaction back instead."""

@@ -25,7 +25,9 @@ SOURCES = (
     "pyjms/api/base.py",
     "pyjms/api/connection.py",
     "pyjms/api/consumer.py",
+    "pyjms/api/context.py",
     "pyjms/api/destination.py",
+    "pyjms/api/factory.py",
     "pyjms/api/message.py",
     "pyjms/api/producer.py",
     "pyjms/api/session.py",
@@ -89,11 +91,29 @@ def _class(definition: ast.ClassDef) -> Iterator[str]:
     arguments = [ast.unparse(base) for base in definition.bases]
     arguments += [ast.unparse(keyword) for keyword in definition.keywords if keyword.arg != "declares"]
     yield f"class {definition.name}({', '.join(arguments)}):" if arguments else f"class {definition.name}:"
-    members = list(definition.body)
+    members = _with_setters(definition.body)
     lines = [line for statement in members for line in _python_member(statement)]
     if declares:  # after the Python names, since a property or a group of overloads must not be interrupted
-        lines += [line for statement in members for line in _java_member(statement)]
+        lines += [line for statement in definition.body for line in _java_member(statement)]
     yield from (f"    {line}" for line in lines or ["..."])
+
+
+def _with_setters(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the members of a class, with the setter of each property that is written by a method ``set_…`` of its name."""
+    setters = {item.name: item for item in body if isinstance(item, ast.FunctionDef) and item.name.startswith("set_")}
+    members: list[ast.stmt] = []
+    for item in body:
+        members.append(item)
+        if isinstance(item, ast.FunctionDef) and "property" in _decorators(item):
+            method = setters.get(f"set_{item.name.rstrip('_')}")
+            if method is not None:
+                decorator = ast.Attribute(ast.Name(item.name, ast.Load()), "setter", ast.Load())
+                members.append(
+                    ast.FunctionDef(
+                        item.name, method.args, method.body, [decorator], ast.Constant(None), lineno=item.lineno
+                    )
+                )
+    return members
 
 
 def _python_member(statement: ast.stmt) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Connections and their factories (JMS 1.1 §4.2, §4.3), those of one domain (§5, §6), and connection consumers (§8.2)."""
+"""Connections (JMS 1.1 §4.3), those of one domain (§5, §6), and connection consumers (§8.2)."""
 
 from __future__ import annotations
 
@@ -203,23 +203,6 @@ class Connection(Closeable, declares=True):
         """
 
 
-class ConnectionFactory(Interface, declares=True):
-    """The interface of the factories; `pyjms.ConnectionFactory` is the class that an application makes (§4.2).
-
-    May be used by several threads at a time.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
-        """Return a new, stopped connection; without credentials, with those of the factory or of the process (§4.3.1).
-
-        Raises `JMSSecurityException` when the credentials are refused, `InvalidClientIDException` for the factory's
-        client identifier, `JMSException` when no connection can be made.
-        """
-
-
 class ServerSession(Interface, declares=True):
     """A session together with the thread on which the application server runs it (§8.2.2)."""
 
@@ -292,16 +275,6 @@ class QueueConnection(Connection, declares=True):
         """Return a consumer of a queue for a pool of sessions, as `Connection.create_connection_consumer` (§8.2.4)."""
 
 
-class QueueConnectionFactory(ConnectionFactory, declares=True):
-    """Makes connections of the point-to-point domain (§5.5)."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def create_queue_connection(self, user_name: str | None = None, password: str | None = None) -> QueueConnection:
-        """Return a new, stopped connection, as `ConnectionFactory.create_connection` (§4.3.1)."""
-
-
 class TopicConnection(Connection, declares=True):
     """A connection of the publish/subscribe domain (§6.8)."""
 
@@ -328,13 +301,3 @@ class TopicConnection(Connection, declares=True):
     @abstractmethod
     def create_connection_consumer(self, *arguments: Any, **named: Any) -> ConnectionConsumer:
         """Return a consumer of a topic for a pool of sessions, as `Connection.create_connection_consumer` (§8.2.4)."""
-
-
-class TopicConnectionFactory(ConnectionFactory, declares=True):
-    """Makes connections of the publish/subscribe domain (§6.7)."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def create_topic_connection(self, user_name: str | None = None, password: str | None = None) -> TopicConnection:
-        """Return a new, stopped connection, as `ConnectionFactory.create_connection` (§4.3.1)."""

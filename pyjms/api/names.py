@@ -2,7 +2,8 @@
 
 A class of the API derives from `JavaNames`. If its class statement has ``declares=True``, each public method and
 property in its body gets its Java name (`java_name`): ``create_session`` is also ``createSession``; the property
-``client_id`` is also ``getClientID()`` and ``setClientID(value)``. Every subclass, here or in an application,
+``client_id`` is also ``getClientID()`` and ``setClientID(value)``. A property that can only be read, beside a method
+``set_…`` of its name, is written by that method (`_add_setters`). Every subclass, here or in an application,
 may define either name of a declared member; the other one follows (`_complete`). Both names are real attributes of the
 class, bound to the same function, so neither costs anything at run time.
 
@@ -75,6 +76,8 @@ class JavaNames:
         # The loop begins at the root, so that the nearest declaration of a name wins.
         for base in reversed(cls.__mro__[1:]):
             members.update(vars(base).get("java_members", {}))
+        if declares or members:
+            _add_setters(cls, members, declares)
         if declares:
             members.update({name: found for name, value in vars(cls).items() if (found := _declared(name, value))})
         cls.java_members = members
@@ -88,6 +91,22 @@ class Interface(JavaNames, ABC):
     """Base of the API's interfaces: a subclass must define each of its members, under either name."""
 
     __slots__ = ()
+
+
+def _add_setters(cls: type, members: dict[str, Member], declares: bool) -> None:
+    """Have each property of the class body that lacks a setter be written by the body's method ``set_…`` of its name.
+
+    So it is with the setters of `JMSProducer`, which return the producer and are methods in Python, too.
+    """
+    # The list is a copy, as the loop replaces properties.
+    for name, value in list(vars(cls).items()):
+        if not isinstance(value, property) or value.fset is not None:
+            continue
+        if not declares and not (name in members and members[name].setter):
+            continue
+        setter = vars(cls).get(f"set_{name.rstrip('_')}")
+        if isinstance(setter, FunctionType):
+            setattr(cls, name, property(value.fget, setter, doc=value.__doc__))
 
 
 def _declared(name: str, value: object) -> Member | None:
@@ -105,7 +124,7 @@ def _complete(cls: type, member: Member) -> None:
     # The nearest class decides: an application may override under one name what a base class defines under the other.
     for owner in cls.__mro__:
         own = vars(owner)
-        if member.python in own:
+        if _defines(own, member.python):
             if _defines(own, member.getter) and _is_field(own[member.python]):
                 _follow_java(cls, member, own, own[member.python])
             else:

@@ -1,4 +1,4 @@
-"""Sessions whose work belongs to a distributed transaction (JMS 1.1 §8), and the part of JTA that they need.
+"""Sessions and contexts whose work belongs to a distributed transaction (JMS 1.1 §8, JMS 2.0), and the part of JTA that they need.
 
 `XAResource`, `Xid` and `XAException` are those of ``javax.transaction.xa``: a transaction manager calls the resource
 of an `XASession` and implements, or is given, the `Xid` of each branch.
@@ -10,16 +10,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
-from pyjms.api.connection import (
-    Connection,
-    QueueConnection,
-    QueueConnectionFactory,
-    TopicConnection,
-    TopicConnectionFactory,
-)
+from pyjms.api.connection import Connection, QueueConnection, TopicConnection
+from pyjms.api.context import JMSContext
+from pyjms.api.factory import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.api.names import Interface
 from pyjms.api.session import QueueSession, Session, TopicSession
-from pyjms.errors import CheckedThrowable, application_text
+from pyjms.errors import CheckedThrowable, UnsupportedOperationException, application_text
 
 
 class XAException(CheckedThrowable, Exception, declares=True):
@@ -229,6 +225,35 @@ class XATopicSession(XASession, declares=True):
         """The session for the application."""
 
 
+class XAJMSContext(JMSContext, declares=True):
+    """A context whose transactions a transaction manager controls (JMS 2.0)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def context(self) -> JMSContext:
+        """The context for the application."""
+
+    @property
+    @abstractmethod
+    def xa_resource(self) -> XAResource:
+        """The resource for the transaction manager."""
+
+    @property
+    @abstractmethod
+    def transacted(self) -> bool:
+        """Always True."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Raise `TransactionInProgressRuntimeException`: only the transaction manager commits."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Raise `TransactionInProgressRuntimeException`: only the transaction manager rolls back."""
+
+
 class XAConnection(Connection, declares=True):
     """A connection whose sessions may take part in distributed transactions (§8.4)."""
 
@@ -267,6 +292,11 @@ class XAConnectionFactory(Interface, declares=True):
     @abstractmethod
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> XAConnection:
         """Return a new, stopped connection, as `ConnectionFactory.create_connection`."""
+
+    def create_xa_context(self, user_name: str | None = None, password: str | None = None) -> XAJMSContext:
+        """Return a new context for distributed transactions, as `ConnectionFactory.create_context` (JMS 2.0)."""
+        # Not abstract: a factory of an application may know no more than JMS 1.1.
+        raise UnsupportedOperationException(f"{type(self).__name__} makes no contexts: it implements JMS 1.1")
 
 
 class XAQueueConnectionFactory(QueueConnectionFactory, XAConnectionFactory, declares=True):

@@ -12,10 +12,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pyjms.api.connection import (
+from pyjms.api.factory import (
     QueueConnectionFactory as QueueConnectionFactoryInterface,
 )
-from pyjms.api.connection import (
+from pyjms.api.factory import (
     TopicConnectionFactory as TopicConnectionFactoryInterface,
 )
 from pyjms.errors import IllegalArgumentException

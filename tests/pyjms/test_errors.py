@@ -19,14 +19,16 @@ JAVA = {
     "NumberFormatException": ValueError,
     "UnsupportedOperationException": NotImplementedError,
 }
+RUNTIME = [found for name in errors.__all__ if issubclass(found := getattr(errors, name), errors.JMSRuntimeException)]
 CHECKED = [*JMS, pyjms.NamingException, pyjms.NameNotFoundException, pyjms.XAException]
 UNCHECKED = [*(getattr(pyjms, name) for name in JAVA), pyjms.NoSuchElementException]
 EVERY_JMS_EXCEPTION = pytest.mark.parametrize("kind", JMS, ids=lambda kind: kind.__name__)
+EVERY_RUNTIME_EXCEPTION = pytest.mark.parametrize("kind", RUNTIME, ids=lambda kind: kind.__name__)
 
 
 @pytest.mark.realises("BOIL-EXC-1")
 def test_jms_exception_is_the_root_of_all_that_are_checked_in_java() -> None:
-    others = {name for name in errors.__all__ if getattr(errors, name) not in JMS}
+    others = {name for name in errors.__all__ if getattr(errors, name) not in [*JMS, *RUNTIME]}
     assert others == set(JAVA)
     assert all(kind.__mro__[1] is errors.JMSException for kind in JMS if kind is not errors.JMSException)
     assert len(JMS) == 13
@@ -53,6 +55,59 @@ def test_the_code_can_only_be_read(kind: Any) -> None:
     with pytest.raises(AttributeError):
         error.error_code = "E"
     assert not hasattr(error, "setErrorCode")
+
+
+@EVERY_JMS_EXCEPTION
+def test_a_linked_exception_can_be_given_with_the_reason(kind: Any) -> None:
+    cause = OSError("disk full")
+    assert kind("why", "E", cause).linked_exception is cause
+    assert kind("why", "E", linked_exception=cause).getLinkedException() is cause
+    assert kind("why", "E", None).linked_exception is None
+
+
+def test_the_root_of_the_simplified_api_is_a_run_time_exception_and_no_jms_exception() -> None:
+    assert issubclass(errors.JMSRuntimeException, RuntimeError)
+    assert not issubclass(errors.JMSRuntimeException, errors.JMSException)
+    assert all(
+        kind.__mro__[1] is errors.JMSRuntimeException for kind in RUNTIME if kind is not errors.JMSRuntimeException
+    )
+    assert len(RUNTIME) == 11
+
+
+@EVERY_RUNTIME_EXCEPTION
+def test_a_run_time_exception_of_jms_has_reason_code_and_cause(kind: Any) -> None:
+    cause = OSError("disk full")
+    error = kind("the queue is full", "FULL-7", cause)
+    assert str(error) == error.message == error.getMessage() == error.get_message() == "the queue is full"
+    assert error.error_code == error.getErrorCode() == "FULL-7"
+    assert error.__cause__ is error.get_cause() is error.getCause() is cause
+    assert error.toString() == f"{kind.__name__}: the queue is full"
+    named = kind(detail_message="why", error_code="E", cause=cause)
+    assert (named.message, named.error_code, named.get_cause()) == ("why", "E", cause)
+    with pytest.raises(AttributeError):
+        error.error_code = "E"
+
+
+@EVERY_RUNTIME_EXCEPTION
+def test_code_and_cause_of_a_run_time_exception_of_jms_may_be_left_out(kind: Any) -> None:
+    assert (kind("why").message, kind("why").error_code, kind("why").get_cause()) == ("why", None, None)
+    assert (kind("why", "E").error_code, kind("why", "E").getCause()) == ("E", None)
+    assert (kind(None).message, str(kind(None)), kind("why", None, None).error_code) == (None, "", None)
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.MessageNotWriteableRuntimeException, errors.ResourceAllocationRuntimeException]
+)
+def test_two_of_them_also_call_the_message_their_reason(kind: Any) -> None:
+    error = kind(reason="why", error_code="E")
+    assert (error.message, error.error_code) == ("why", "E")
+
+
+@EVERY_RUNTIME_EXCEPTION
+def test_a_copy_of_a_run_time_exception_of_jms_keeps_reason_and_code(kind: Any) -> None:
+    for copied in (pickle.loads(pickle.dumps(kind("why", "E"))), copy.copy(kind("why", "E"))):
+        assert type(copied) is kind
+        assert (copied.message, copied.error_code) == ("why", "E")
 
 
 def test_a_linked_exception_is_the_cause() -> None:

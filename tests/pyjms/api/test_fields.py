@@ -33,6 +33,8 @@ def concrete(interface: Any, **members: Any) -> Any:
     fields = [member for name, member in interface.java_members.items() if member.getter]
     given = members.get("__annotations__", {})
     left_out = {member.python for member in fields}.union(*(member.java for member in fields if member.python in given))
+    # A setter that is a method in Python, too, follows the field, as its Java name does.
+    left_out |= {name for name, member in interface.java_members.items() if member.method in left_out}
     rest = {name: lambda *_: None for name in interface.__abstractmethods__ - left_out}
     return type(interface)(f"Own{interface.__name__}", (interface,), {**rest, **members, "__module__": __name__})
 

@@ -266,6 +266,74 @@ def test_one_half_of_a_property_can_be_replaced_by_its_python_name() -> None:
     assert shelf.shelf_id == shelf.getShelfID() == "TWO"
 
 
+class Fluent(Interface, declares=True):
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """How deep it is."""
+
+    @abstractmethod
+    def set_depth(self, depth: int) -> Fluent: ...
+
+    @property
+    @abstractmethod
+    def async_(self) -> object: ...
+
+    @abstractmethod
+    def set_async(self, listener: object) -> Fluent: ...
+
+
+class PythonFluent(Fluent):
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+    def set_depth(self, depth: int) -> Fluent:
+        self._depth = depth
+        return self
+
+    @property
+    def async_(self) -> object:
+        return self._listener
+
+    def set_async(self, listener: object) -> Fluent:
+        self._listener = listener
+        return self
+
+
+class JavaFluent(Fluent):
+    def getDepth(self) -> int:
+        return self._deep
+
+    def setDepth(self, depth: int) -> Fluent:
+        self._deep = depth
+        return self
+
+    def getAsync(self) -> object:
+        return self._listener
+
+    def setAsync(self, listener: object) -> Fluent:
+        self._listener = listener
+        return self
+
+
+@pytest.mark.parametrize("kind", [PythonFluent, JavaFluent])
+def test_a_setter_that_is_a_method_also_writes_the_property(kind: Any) -> None:
+    made = kind()
+    assert made.set_depth(3) is made.setDepth(4) is made
+    assert made.depth == made.getDepth() == 4
+    made.depth = 5
+    assert made.getDepth() == 5
+    assert kind.setDepth is kind.set_depth is kind.depth.fset
+    assert made.set_async("listener").getAsync() == made.async_ == "listener"
+    made.async_ = None
+    assert made.getAsync() is None
+
+
+def test_a_setter_that_is_a_method_leaves_the_property_its_docstring() -> None:
+    assert inspect.getdoc(Fluent.depth) == "How deep it is."
+
+
 def test_two_interfaces_meet_in_one_class() -> None:
     class Lamp(Interface, declares=True):
         @abstractmethod

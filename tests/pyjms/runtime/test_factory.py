@@ -256,7 +256,7 @@ class TestDomains:
             assert callable(kind.createXATopicConnection)
 
     def test_a_factory_of_an_application_is_of_the_domain_that_it_implements(self) -> None:
-        class Own(pyjms.api.connection.QueueConnectionFactory):
+        class Own(pyjms.api.factory.QueueConnectionFactory):
             def create_connection(self, user_name: str | None = None, password: str | None = None) -> Any:
                 return None
 
