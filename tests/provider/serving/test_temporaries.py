@@ -11,6 +11,7 @@ from pyjms import (
     Connection,
     ConnectionFactory,
     InvalidDestinationException,
+    JMSException,
     JMSSecurityException,
     Message,
     Queue,
@@ -29,15 +30,15 @@ from tests.system.network.served import anonymous_broker, port_of
 _numbers = count(1)
 
 
-@pytest.fixture(params=["vm", "stomp"])
+@pytest.fixture(params=["vm", "stomp", "amqp"])
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "vm":
         name = f"temporaries-{next(_numbers)}"
         yield f"vm://{name}"
         stop_broker(name)
         return
-    with anonymous_broker() as broker:
-        yield f"stomp://127.0.0.1:{port_of(broker)}"
+    with anonymous_broker(name=request.param, type=request.param) as broker:
+        yield f"{request.param}://127.0.0.1:{port_of(broker)}"
 
 
 @pytest.fixture
@@ -92,13 +93,19 @@ def test_another_connection_that_guesses_its_name_gets_nothing(
     assert text_of(consumer.receive(5000)) == "for its owner"
 
 
-def test_a_message_sent_to_the_mere_name_is_refused_and_not_lost(own: Connection, other: Connection) -> None:
+def test_a_message_sent_to_the_mere_name_is_not_lost(own: Connection, other: Connection, url: str) -> None:
     temporary = session_of(own).create_temporary_queue()
     guesser = session_of(other)
-    with pytest.raises(InvalidDestinationException, match="JMSReplyTo"):
-        send(guesser, guesser.create_queue(temporary.queue_name), "lost")
+    consumer = session_of(own).create_consumer(temporary)
+    named = guesser.create_queue(temporary.queue_name)
+    if url.startswith("amqp"):  # the name is all that clients of AMQP without JMS say in `reply-to`
+        send(guesser, named, "for its owner")
+        assert text_of(consumer.receive(5000)) == "for its owner"
+    else:
+        with pytest.raises(InvalidDestinationException, match="JMSReplyTo"):
+            send(guesser, named, "lost")
     send(guesser, temporary, "an answer")
-    assert text_of(session_of(own).create_consumer(temporary).receive(5000)) == "an answer"
+    assert text_of(consumer.receive(5000)) == "an answer"
 
 
 def test_its_own_connection_may_name_it(own: Connection) -> None:
@@ -107,7 +114,12 @@ def test_its_own_connection_may_name_it(own: Connection) -> None:
     named = session.create_queue(queue.queue_name)
     send(session, queue, "one")
     assert [text_of(each) for each in session.create_browser(named)] == ["one"]
-    assert text_of(session.create_consumer(named).receive(5000)) == "one"
+    consumer = session.create_consumer(named)
+    assert text_of(consumer.receive(5000)) == "one"
+    with pytest.raises(JMSException):  # it has a consumer
+        queue.delete()
+    consumer.close()
+    queue.delete()
     subscriber = session.create_consumer(session.create_topic(topic.topic_name))
     send(session, topic, "news")
     assert text_of(subscriber.receive(5000)) == "news"
@@ -124,12 +136,16 @@ def test_an_operator_may_browse_it() -> None:
     stop_broker("temporaries-managed")
 
 
-def test_it_is_its_own_connections_after_a_reconnect_too() -> None:
-    with anonymous_broker() as broker, Proxy(("127.0.0.1", port_of(broker))) as proxy:
-        reconnecting = f"stomp://127.0.0.1:{proxy.port}?reconnect_delay_ms=1&heart_beat_ms=0"
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_it_is_its_own_connections_after_a_reconnect_too(protocol: str) -> None:
+    with (
+        anonymous_broker(name=protocol, type=protocol) as broker,
+        Proxy(("127.0.0.1", port_of(broker)), protocol=protocol) as proxy,
+    ):
+        reconnecting = f"{protocol}://127.0.0.1:{proxy.port}?reconnect_delay_ms=1"
         with (
             ConnectionFactory(reconnecting).create_connection() as own,
-            ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection() as other,
+            ConnectionFactory(f"{protocol}://127.0.0.1:{port_of(broker)}").create_connection() as other,
         ):
             own.start()
             other.start()

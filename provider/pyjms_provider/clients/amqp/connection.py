@@ -300,7 +300,13 @@ class AmqpConnection(FailoverProviderConnection):
         self._check_open()
         if not self.owns(address):
             raise DestinationError(f"{address} is no temporary destination of this connection")
-        if any(consumer.is_open and consumer.request.address == address for consumer in self._consumers()):
+        known = self.to_broker(address)
+        if any(
+            consumer.is_open
+            and consumer.request.address.kind is address.kind
+            and self.to_broker(consumer.request.address) == known
+            for consumer in self._consumers()
+        ):
             raise DestinationInUseError(f"{address} has consumers: close them first")
         self.link.current()
         with self._lock:
@@ -326,7 +332,10 @@ class AmqpConnection(FailoverProviderConnection):
 
     def to_broker(self, address: Address) -> str:
         """Return the broker's address of a destination."""
-        temporary = self._temporaries.get(address) if address.temporary or self._temporaries else None
+        temporary = None
+        if self._temporaries:
+            # The client may also name its own temporary destination as if it were any other.
+            temporary = self._temporaries.get(address if address.temporary else replace(address, temporary=True))
         return self.profile.to_broker(address) if temporary is None else temporary.address.name
 
     def outgoing(self, envelope: Envelope) -> Envelope:
