@@ -26,7 +26,8 @@ _TAKEN = 8
 PATIENCE_MS = 30_000
 _NOTHING_MS = 1_000
 """Who has got nothing for so long has got all, also from a broker that does not run just then, as the machine is busy."""
-_QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=40&timeout_ms=30000&heart_beat_ms=0"
+_QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=40&timeout_ms=30000"
+_WITHOUT_HEART_BEATS = {"stomp": "heart_beat_ms=0", "amqp": "idle_timeout_ms=0"}
 
 
 class Heard(ExceptionListener):
@@ -67,8 +68,9 @@ class Crowd:
     acknowledges; a listener; a durable subscriber.
     """
 
-    def __init__(self, port: int, recording: Recording) -> None:
-        factory = ConnectionFactory(f"stomp://127.0.0.1:{port}?{_QUICKLY}", record=recording)
+    def __init__(self, port: int, recording: Recording, protocol: str = "stomp") -> None:
+        url = f"{protocol}://127.0.0.1:{port}?{_QUICKLY}&{_WITHOUT_HEART_BEATS[protocol]}"
+        factory = ConnectionFactory(url, record=recording)
         self.heard = Heard()
         self._connections = [self._connect(factory, None if number else "crowd") for number in range(3)]
         reading, passing, sending = self._connections

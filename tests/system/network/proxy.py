@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
 from threading import Condition, Event, Thread
 from types import TracebackType
-from typing import Self
+from typing import Final, Protocol, Self
 
 PATIENCE_S = 20.0
 _DELAY_S = 0.002
@@ -22,6 +22,8 @@ _OVERTAKING = 3
 
 
 _LINE_END = 10
+_AMQP_HEAD = 8
+"""Bytes that say how long a frame of AMQP is; a protocol header has no more."""
 
 
 class Way(Enum):
@@ -55,8 +57,16 @@ class Cut:
         return f"cut at frame {self.frame} {self.way.value}: {self.place.value}"
 
 
-class FrameEnds:
-    """Tells where frames end, in whatever pieces they come."""
+class FrameEnds(Protocol):
+    """Tells where the frames of one way end, in whatever pieces they come."""
+
+    def of(self, data: bytes) -> list[int]:
+        """Return the indices of the last bytes of those frames that end in `data`, which comes next."""
+        ...
+
+
+class StompFrameEnds:
+    """Frames of STOMP; heart-beats are none."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -64,7 +74,6 @@ class FrameEnds:
         """Bytes of a body that are to come with the NUL behind it; None: not in such a body."""
 
     def of(self, data: bytes) -> list[int]:
-        """Return the indices of the last bytes of those frames that end in `data`, which comes next."""
         found, at = [], 0
         while at < len(data):
             if self._left is not None:
@@ -94,11 +103,46 @@ class FrameEnds:
         return found
 
 
-class Proxy:
-    """Listens, and passes on to `target`."""
+class AmqpFrameEnds:
+    """Frames of AMQP and its protocol headers; empty frames, which are its heart-beats, are none."""
 
-    def __init__(self, target: tuple[str, int], seed: int = 0) -> None:
+    def __init__(self) -> None:
+        self._head = b""
+        self._left = 0
+        """Bytes of a frame that are to come."""
+
+    def of(self, data: bytes) -> list[int]:
+        found, at = [], 0
+        while at < len(data):
+            if not self._left:
+                new = data[at : at + _AMQP_HEAD - len(self._head)]
+                self._head += new
+                at += len(new)
+                if len(self._head) < _AMQP_HEAD:
+                    break
+                is_header = self._head.startswith(b"AMQP")
+                self._left = 0 if is_header else int.from_bytes(self._head[:4], "big") - _AMQP_HEAD
+                self._head = b""
+                if is_header:
+                    found.append(at - 1)
+            else:
+                passed = min(self._left, len(data) - at)
+                at += passed
+                self._left -= passed
+                if not self._left:
+                    found.append(at - 1)
+        return found
+
+
+_FRAME_ENDS: Final[dict[str, Callable[[], FrameEnds]]] = {"stomp": StompFrameEnds, "amqp": AmqpFrameEnds}
+
+
+class Proxy:
+    """Listens, and passes on to `target`, where `protocol` is spoken."""
+
+    def __init__(self, target: tuple[str, int], seed: int = 0, protocol: str = "stomp") -> None:
         self.target = target
+        self._frame_ends = _FRAME_ENDS[protocol]
         self.rechunks = False
         """Whether bytes are passed on in small pieces of random sizes, with delays between some."""
         self._random = Random(seed)
@@ -174,7 +218,7 @@ class Proxy:
                 Thread(target=self._relay, args=(way, source, sink), name=f"proxy {way.name}", daemon=True).start()
 
     def _relay(self, way: Way, source: socket.socket, sink: socket.socket) -> None:
-        ends = FrameEnds()
+        ends = self._frame_ends()
         try:
             while data := source.recv(65536):
                 self._flows.wait()

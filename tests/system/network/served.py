@@ -14,7 +14,11 @@ from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 
 # Cuts and kills make messages come again more often than operators allow by default, and their order is judged.
-_COMES_AGAIN = {"queue_defaults": {"max_deliveries": 0}, "redelivery_back_off_ms": 0}
+_COMES_AGAIN = {
+    "queue_defaults": {"max_deliveries": 0},
+    "subscription_defaults": {"max_deliveries": 0},
+    "redelivery_back_off_ms": 0,
+}
 
 
 @contextmanager

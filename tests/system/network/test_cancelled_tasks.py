@@ -107,12 +107,12 @@ class Work:
 
 
 @pytest.mark.timeout(300 if RESTARTS <= 10 else 7200)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_lost_and_nothing_hangs(tmp_path: Path, seed: int) -> None:
-    port = free_port()
-    arguments = ("--listen", f"stomp://127.0.0.1:{port}", "--anonymous", "--store", f"sqlite:///{tmp_path}/x.db")
+@pytest.mark.parametrize(("protocol", "seed"), [("stomp", 1), ("stomp", 2), ("amqp", 3)])
+def test_nothing_is_lost_and_nothing_hangs(tmp_path: Path, protocol: str, seed: int) -> None:
+    address = f"{protocol}://127.0.0.1:{free_port()}"
+    arguments = ("--listen", address, "--anonymous", "--store", f"sqlite:///{tmp_path}/x.db")
     work = Work(seed)
-    url = f"stomp://127.0.0.1:{port}?reconnect_delay_max_ms=200"
+    url = f"{address}?reconnect_delay_max_ms=200"
 
     async def run() -> None:
         broker = await asyncio.to_thread(_started, tmp_path, arguments)
@@ -145,5 +145,5 @@ def test_nothing_is_lost_and_nothing_hangs(tmp_path: Path, seed: int) -> None:
 
 def _started(folder: Path, arguments: tuple[str, ...]) -> BrokerProcess:
     broker = BrokerProcess(folder, *arguments)
-    broker.announced("stomp")
+    broker.announced(arguments[1].partition("://")[0])
     return broker

@@ -37,6 +37,8 @@ _PATIENCE_S = 90.0
 _WAIT_MS = 100
 _PAUSE_S = 0.002
 
+PROTOCOLS = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+
 Work: TypeAlias = Callable[[], None]
 
 
@@ -120,28 +122,32 @@ class Clients:
         return True
 
 
+@PROTOCOLS
 @pytest.mark.timeout(300)  # a busy machine starts a broker slowly
-def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restarted(tmp_path: Path) -> None:
+def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restarted(
+    protocol: str, tmp_path: Path
+) -> None:
     options = ("--anonymous", "--store", "sqlite:///broker.db")
     with ExitStack() as made:
-        url = f"stomp://127.0.0.1:{free_port()}"  # which nobody else is given while the broker is away
+        url = f"{protocol}://127.0.0.1:{free_port()}"  # which nobody else is given while the broker is away
         broker = BrokerProcess(tmp_path, "--listen", url, *options)
         made.callback(broker.end)
-        assert broker.announced("stomp") == [url]
+        assert broker.announced(protocol) == [url]
         with working(f"{url}?reconnect_delay_max_ms=100") as clients:
             for _ in range(_RESTARTS):
                 clients.tally.grow(_BETWEEN)
                 assert broker.end() == 0
                 broker = BrokerProcess(tmp_path, "--listen", url, *options)
                 made.callback(broker.end)
-                assert broker.announced("stomp") == [url]
+                assert broker.announced(protocol) == [url]
 
 
+@PROTOCOLS
 @pytest.mark.timeout(300)  # a busy machine starts a broker slowly
-def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp_path: Path) -> None:
+def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(protocol: str, tmp_path: Path) -> None:
     ports = [free_port() for _ in range(2)]
-    urls = [f"stomp://127.0.0.1:{port}" for port in ports]
-    folders = [configured(tmp_path / str(port), port, f"sqlite:///{tmp_path}/shop.db") for port in ports]
+    urls = [f"{protocol}://127.0.0.1:{port}" for port in ports]
+    folders = [configured(tmp_path / str(port), port, f"sqlite:///{tmp_path}/shop.db", protocol) for port in ports]
     with ExitStack() as made:
 
         def start(number: int) -> BrokerProcess:
@@ -150,7 +156,7 @@ def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp
             return broker
 
         brokers = [start(0)]
-        assert brokers[0].announced("stomp") == urls[:1]
+        assert brokers[0].announced(protocol) == urls[:1]
         brokers.append(start(1))
         with working(f"{urls[0]}?failover=127.0.0.1:{ports[1]}&reconnect_delay_max_ms=100") as clients:
             for active in (0, 1):
@@ -158,7 +164,7 @@ def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp
                 clients.tally.grow(_BETWEEN)
                 waiting.await_log("PYJMS-STORE-5 waiting to take over")
                 brokers[active].end(signal.SIGKILL)
-                assert waiting.announced("stomp") == [urls[1 - active]]
+                assert waiting.announced(protocol) == [urls[1 - active]]
                 brokers[active] = start(active)
 
 
@@ -213,7 +219,7 @@ def working(url: str) -> Iterator[Clients]:
         assert clients.failures <= {"PYJMS-IN-DOUBT"}
 
 
-def configured(folder: Path, port: int, store_url: str) -> Path:
+def configured(folder: Path, port: int, store_url: str, protocol: str = "stomp") -> Path:
     """Write the configuration of a broker that waits for a store, and return its folder."""
     folder.mkdir()
     with ServedBroker.open(
@@ -225,5 +231,5 @@ def configured(folder: Path, port: int, store_url: str) -> Path:
         node = top.create_child("virtual_host_node", {"name": "shop", "type": "json"})
         node.create_child("virtual_host", {"name": "shop", "store_url": store_url, "stand_by": "wait"})
         chosen = {"transports": ["tcp"], "authentication_providers": ["who"], "access_control": "access"}
-        top.create_child("port", {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "port": port, **chosen})
+        top.create_child("port", {"name": protocol, "type": protocol, "host": "127.0.0.1", "port": port, **chosen})
     return folder
