@@ -328,17 +328,23 @@ class AmqpConsumer(ProviderConsumer):
         )
         link.physical.later(lambda: self._connection.report(ResourceError(reason)))
 
-    def _grant(self) -> None:
-        """Give credit for the window, when half of it is used."""
+    def _grant(self) -> bool:
+        """Give credit for the window, when half of it is used; return whether it was given."""
         link = self._link
         if link is None or not self._is_interested or self._is_closed or not self._connection.is_started:
-            return
+            return False
         receiver = link.link
-        if receiver is None or not receiver.is_attached or receiver.is_draining:
-            return
         room = self._window - len(self._arrived)
-        if receiver.credit * 2 <= room and room > 0:
-            receiver.give_credit(room)
+        if (
+            receiver is None
+            or receiver.credit * 2 > room
+            or not room
+            or not receiver.is_attached
+            or receiver.is_draining
+        ):
+            return False
+        receiver.give_credit(room)
+        return True
 
     def _revoke(self) -> None:
         """Take the credit back, and give back what has come and was not delivered, where the broker takes it back to its place."""
@@ -403,10 +409,11 @@ class AmqpConsumer(ProviderConsumer):
                         self._is_interested = True
                 else:
                     self.session.hold(found)
-                self._grant()
+                has_granted = self._grant()
                 if found is not None and waits:
                     self._is_interested = False
-            if link is not None and link.physical.engine.out_size:
+            # Without new credit nothing is urgent: acknowledgements go out together, with the next wait or the next tick.
+            if has_granted and link is not None:
                 self._flush(link.physical)
             if found is None:
                 return None

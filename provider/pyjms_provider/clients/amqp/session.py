@@ -457,10 +457,13 @@ class AmqpSession(ProviderSession):
 
     def _accept_soon(self, physical: PhysicalConnection, live: Sequence[ReceivedMessage]) -> None:
         with self.connection.lock:
+            # What waits already has somebody who writes it.
+            is_first = not physical.engine.out_size
             self.let_go(live)
             for session, each in _by_session(live):
                 session.update_incoming(each, ACCEPTED)
-        physical.flush_soon()
+        if is_first:
+            physical.flush_soon()
 
     def _accept_and_wait(self, physical: PhysicalConnection, live: Sequence[ReceivedMessage]) -> None:
         """Accept messages unsettled: the broker settles them when that is safe."""

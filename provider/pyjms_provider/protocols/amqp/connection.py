@@ -22,8 +22,10 @@ from pyjms_provider.amqp.errors import (
     SessionFault,
 )
 from pyjms_provider.amqp.performatives import (
+    ACCEPTED,
     Begin,
     Close,
+    Disposition,
     Error,
     Open,
     SaslChallenge,
@@ -178,6 +180,24 @@ Event = (
 """What has happened on a connection: what `Connection.receive` returns, in order."""
 
 
+class _AcceptedRun:
+    """Deliveries in a row whose acceptance is to be told in one disposition."""
+
+    __slots__ = ("channel", "first", "is_settled", "last", "role")
+
+    def __init__(self, channel: int, role: bool, first: int, last: int, is_settled: bool) -> None:
+        self.channel = channel
+        self.role = role
+        self.first = first
+        self.last = last
+        self.is_settled = is_settled
+
+
+_MASK: Final = 2**32 - 1
+_RUN_SIZE: Final = 32
+"""About how many bytes the disposition of a run has."""
+
+
 class Connection:
     """One end of a connection.
 
@@ -204,6 +224,8 @@ class Connection:
         self._events: list[Event] = []
         self._out: list[bytes] = []
         self._out_size = 0
+        self._run: _AcceptedRun | None = None
+        """What comes behind `_out`, as long as nothing else is written."""
         self._sessions: dict[int, Session] = {}
         self._remote_sessions: dict[int, Session] = {}
         self._frame_size = FRAME_SIZE_MIN
@@ -327,6 +349,8 @@ class Connection:
         Args:
             size: about how many at most; a frame that is larger comes whole. None: all.
         """
+        if self._run is not None:
+            self._end_run()
         out = self._out
         if not out:
             return b""
@@ -641,6 +665,32 @@ class Connection:
         """Send a frame."""
         self._write_bytes(frame)
 
+    def write_accepted(self, channel: int, role: bool, first: int, last: int, *, is_settled: bool) -> None:
+        """Tell that deliveries are accepted. They share a disposition with those before them if nothing was sent between the two."""
+        run = self._run
+        if (
+            run is not None
+            and first == (run.last + 1) & _MASK
+            and channel == run.channel
+            and role is run.role
+            and is_settled is run.is_settled
+        ):
+            run.last = last
+            return
+        if run is not None:
+            self._end_run()
+        self._run = _AcceptedRun(channel, role, first, last, is_settled)
+        self._out_size += _RUN_SIZE
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, None
+        assert run is not None
+        self._out_size -= _RUN_SIZE
+        last = None if run.last == run.first else run.last
+        self._write_frame(
+            run.channel, performatives.write(Disposition(run.role, run.first, last, run.is_settled, ACCEPTED))
+        )
+
     def _write_frame(self, channel: int, performative: bytes) -> None:
         self._write_bytes(write_frame(channel, performative))
 
@@ -648,6 +698,8 @@ class Connection:
         self._write_bytes(write_frame(0, performatives.write(record), kind=FrameType.SASL))
 
     def _write_bytes(self, data: bytes) -> None:
+        if self._run is not None:
+            self._end_run()
         self._out.append(data)
         self._out_size += len(data)
         self._has_written = True

@@ -16,7 +16,7 @@ from pyjms_provider.amqp.errors import (
     ProtocolMisuseError,
     SessionFault,
 )
-from pyjms_provider.amqp.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer, write
+from pyjms_provider.amqp.performatives import Accepted, Attach, Begin, Detach, Disposition, End, Flow, Transfer, write
 from pyjms_provider.protocols.amqp.link import (
     IncomingDelivery,
     IncomingUpdated,
@@ -89,6 +89,10 @@ class SessionOwner(Protocol):
 
     def write_frame(self, frame: bytes) -> None:
         """Send a frame."""
+        ...
+
+    def write_accepted(self, channel: int, role: bool, first: int, last: int, *, is_settled: bool) -> None:
+        """Tell that deliveries are accepted."""
         ...
 
     def unmap(self, session: Session) -> None:
@@ -186,7 +190,7 @@ class Session:
         """Settle what this side has sent, and tell the receiver."""
         delivery.is_settled = True
         if self.outgoing.pop(delivery.id, None) is not None:
-            self.write(Disposition(role=False, first=delivery.id, settled=True, state=state))
+            self._write_state(False, delivery.id, delivery.id, state, is_settled=True)
 
     def update_incoming(self, deliveries: Iterable[IncomingDelivery], state: Any, *, is_settled: bool = True) -> None:
         """Tell the sender the state of deliveries. Numbers that follow each other go in one frame.
@@ -204,11 +208,13 @@ class Session:
                     each.is_settled = True
                     del self.incoming[each.id]
         for first, last in _ranges(numbers):
-            self.write(
-                Disposition(
-                    role=True, first=first, last=None if last == first else last, settled=is_settled, state=state
-                )
-            )
+            self._write_state(True, first, last, state, is_settled=is_settled)
+
+    def _write_state(self, role: bool, first: int, last: int, state: Any, *, is_settled: bool) -> None:
+        if type(state) is Accepted:
+            self.connection.write_accepted(self.channel, role, first, last, is_settled=is_settled)
+        else:
+            self.write(Disposition(role, first, None if last == first else last, is_settled, state))
 
     def write_flow(self, link: Link | None = None, *, drain: bool = False, echo: bool = False) -> None:
         """Tell the peer the state of the session's windows, and of a link."""

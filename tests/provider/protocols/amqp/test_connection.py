@@ -36,7 +36,7 @@ from pyjms_provider.protocols.amqp.connection import (
     LoginOffered,
     SaslServer,
 )
-from pyjms_provider.protocols.amqp.frames import ProtocolHeader, write_frame
+from pyjms_provider.protocols.amqp.frames import Frame, FrameDecoder, ProtocolHeader, write_frame
 from pyjms_provider.protocols.amqp.link import (
     CreditChanged,
     DeliveryReceived,
@@ -442,6 +442,37 @@ def test_dispositions_of_numbers_in_a_row_are_one_frame() -> None:
         == 1
     )
     assert list(receiver.session.incoming) == [3]
+
+
+@pytest.mark.amqp_rule("2.7.6-a")
+def test_acceptances_in_a_row_share_a_frame_until_something_else_is_sent() -> None:
+    pair = Pair()
+    sender, receiver = pair.to_server(pair.open())
+    for number in range(6):
+        sender.send(b"x", bytes([number]))
+    pair.run()
+    got = [each.delivery for each in all_of(pair.server_events, DeliveryReceived)]
+    for each in got[:3]:
+        receiver.session.update_incoming([each], ACCEPTED)
+    receiver.session.update_incoming([got[4]], ACCEPTED)  # not the next one
+    receiver.give_credit(10)
+    receiver.session.update_incoming([got[5]], ACCEPTED)
+    assert pair.server.out_size
+    decoder = FrameDecoder()
+    decoder.feed(bytes(ProtocolHeader(0)) + pair.server.take())
+    assert decoder.next() == ProtocolHeader(0)
+    told = []
+    while (frame := decoder.next()) is not None:
+        assert isinstance(frame, Frame)
+        told.append(frame.performative)
+    flow = told.pop(2)
+    assert isinstance(flow, Flow)
+    assert told == [
+        Disposition(role=True, first=0, last=2, settled=True, state=ACCEPTED),
+        Disposition(role=True, first=4, settled=True, state=ACCEPTED),
+        Disposition(role=True, first=5, settled=True, state=ACCEPTED),
+    ]
+    assert not pair.server.out_size
 
 
 @pytest.mark.amqp_rule("2.7.6-a")

@@ -337,8 +337,12 @@ def test_messages_that_the_sender_does_not_settle_take_its_credit(broker: RawBro
     assert credit
     for _ in range(credit):
         peer.transfer(text("x"))
-    told = [peer.expect(Disposition) for _ in range(credit)]
-    assert all((each.settled, each.state) == (False, ACCEPTED) for each in told)
+    told: list[int] = []
+    while len(told) < credit:  # one disposition may be about several
+        each = peer.expect(Disposition)
+        assert (each.settled, each.state) == (False, ACCEPTED)
+        told += range(each.first, (each.first if each.last is None else each.last) + 1)
+    assert told == list(range(credit))
     peer.send(Flow(0, 10, credit, 10, handle=0, echo=True))
     assert peer.expect(Flow, passing=()).link_credit == 0
     peer.send(Disposition(role=False, first=0, last=credit - 1, settled=True, state=ACCEPTED))
