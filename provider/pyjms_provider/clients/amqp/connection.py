@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     AccessDeniedError,
+    CapabilityError,
     DestinationError,
     DestinationInUseError,
     ProviderError,
@@ -26,27 +27,40 @@ from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConsume
 from pyjms.spi.words import installed_version
 from pyjms_provider.amqp.capabilities import (
     ANONYMOUS_RELAY,
+    COMMANDS,
     DELAYED_DELIVERY,
+    GREETING,
     SHARED_SUBSCRIPTIONS,
     SOLE_CONNECTION,
 )
 from pyjms_provider.amqp.codec import Described, ULong
+from pyjms_provider.amqp.jms import read_message
 from pyjms_provider.amqp.performatives import Attach, Open, Source, Target
+from pyjms_provider.clients.amqp.commands import CommandSessions, Pages
 from pyjms_provider.clients.amqp.consumer import AmqpConsumer
 from pyjms_provider.clients.amqp.links import ClientLink, new_name
 from pyjms_provider.clients.amqp.physical_connection import CLOSE_MS, PhysicalConnection, endpoint_in
 from pyjms_provider.clients.amqp.profiles import BrokerProfile, capability_of, profile_of
 from pyjms_provider.clients.amqp.session import AmqpSession
+from pyjms_provider.clients.network.broker_services import (
+    NetworkPersistentSessions,
+    NetworkReaderGroups,
+    NetworkStages,
+)
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, not_restored
 from pyjms_provider.clients.network.failover import FailoverConnection, FailoverProviderConnection
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.protocols.amqp.sasl import Anonymous, ClientMechanism, External, Plain, ScramSha256, XOAuth2
+from pyjms_provider.protocols.profile.answers import Greeting
 
 if TYPE_CHECKING:
+    from pyjms.spi.replay import ReservedMessage
+    from pyjms_provider.amqp.message import Message
     from pyjms_provider.clients.amqp.options import AmqpSettings
     from pyjms_provider.clients.network.endpoints import Endpoint
     from pyjms_provider.clients.network.sockets import ClientSocket
     from pyjms_provider.protocols.amqp.session import Session
+    from pyjms_provider.protocols.profile.commands import Command
 
 SocketOpener: TypeAlias = "Callable[[Endpoint], ClientSocket]"
 """Opens a socket to an endpoint. Raises `OSError`, `ResourceError`."""
@@ -56,6 +70,8 @@ _log = logging.getLogger("pyjms.amqp")
 _REDIRECTS_MAX: Final = 3
 """How often one attempt goes on at the broker that the last one has named."""
 _DELETED_MAX: Final = 10_000
+_BY_COMMANDS: Final = Capability.XA | Capability.REPLAY | Capability.STAGE | Capability.PERSISTENT_SESSIONS
+"""What the pyjms broker can do by commands alone."""
 _DELETE_ON_CLOSE: Final = Described(ULong(0x2B), [])
 """The life time of a temporary destination: as long as the link that made it (part 3, 3.5.10)."""
 
@@ -170,6 +186,9 @@ class AmqpConnection(FailoverProviderConnection):
         self._lingering: list[tuple[PhysicalConnection, Session]] = []
         self.link = AmqpFailoverConnection(settings, request, self, socket)
         self.profile = self._profile()
+        self._greeting = self._greeting_of(self.link.newest)
+        self._command_sessions = CommandSessions()
+        self._pages = Pages(settings.message_bytes_max, self._envelope_of)
         forget_in_children(self)
         self.link.begin()
 
@@ -182,12 +201,26 @@ class AmqpConnection(FailoverProviderConnection):
         assert physical.remote is not None
         return profile_of(physical.remote, physical.endpoint.host)
 
+    def _greeting_of(self, physical: PhysicalConnection) -> Greeting | None:
+        """Return what the pyjms broker says of itself; None: it takes no commands. Raises `ProviderError`."""
+        opened = physical.remote
+        assert opened is not None
+        said = (opened.properties or {}).get(GREETING)
+        if COMMANDS not in opened.offered_capabilities or not isinstance(said, dict):
+            return None
+        try:
+            return Greeting.read(said)
+        except ProviderError as error:
+            raise ProviderError(
+                f"the broker says what this client does not understand: {error.reason}: use one version of pyjms on both sides"
+            ) from error
+
     def open_performative(self, endpoint: Endpoint) -> Open:
         """Return the open that this side sends."""
         return Open(
             self._client_id or f"pyjms-{self._connection_id}",
             self.settings.virtual_host or endpoint.host,
-            desired_capabilities=(SOLE_CONNECTION, DELAYED_DELIVERY, ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS),
+            desired_capabilities=(SOLE_CONNECTION, DELAYED_DELIVERY, ANONYMOUS_RELAY, SHARED_SUBSCRIPTIONS, COMMANDS),
             properties={"product": "pyjms", "version": installed_version()},
         )
 
@@ -199,7 +232,31 @@ class AmqpConnection(FailoverProviderConnection):
 
     @property
     def capabilities(self) -> Capability:
-        return self.profile.capabilities
+        greeting = self._greeting
+        by_commands = Capability.NONE if greeting is None else greeting.capabilities & _BY_COMMANDS
+        return self.profile.capabilities | by_commands
+
+    def advice(self, capability: Capability) -> str:
+        return "" if self._greeting is None else self._greeting.advice.get(capability, "")
+
+    @property
+    def resource_manager(self) -> str:
+        return super().resource_manager if self._greeting is None else self._greeting.resource_manager
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether the broker takes the commands of pyjms clients."""
+        return self._greeting is not None
+
+    @property
+    def can_find(self) -> bool:
+        """Whether the broker can be asked if a destination exists."""
+        return self._greeting is not None and self._greeting.can_find
+
+    @property
+    def transaction_timeout_s(self) -> int:
+        """The broker's default time limit of branches."""
+        return 0 if self._greeting is None else self._greeting.transaction_timeout_s
 
     @property
     def info(self) -> ProviderInfo:
@@ -323,6 +380,63 @@ class AmqpConnection(FailoverProviderConnection):
             temporary.detach()
         except ConnectionLostInCallError:
             _log.debug("a temporary destination ended with its connection")
+
+    def reader_groups(self) -> NetworkReaderGroups:
+        self._check_commands(Capability.REPLAY)
+        return NetworkReaderGroups(self)
+
+    def stages(self) -> NetworkStages:
+        self._check_commands(Capability.STAGE)
+        return NetworkStages(self)
+
+    def persistent_sessions(self) -> NetworkPersistentSessions:
+        self._check_commands(Capability.PERSISTENT_SESSIONS)
+        return NetworkPersistentSessions(self)
+
+    def _check_commands(self, capability: Capability) -> None:
+        self._check_open()
+        if self._greeting is None:
+            raise CapabilityError(f"the broker has no {capability.name} over AMQP")
+
+    # Commands of the connection
+
+    def ask(self, command: Command) -> Mapping[str, str]:
+        """Send a command to the pyjms broker, and return the headers of its answer.
+
+        Raises `ProviderError`; `ResourceError`: the connection was lost meanwhile.
+        """
+        self._check_open()
+        try:
+            return self._ask(command, self.link.current())
+        except ConnectionLostInCallError as error:
+            raise ResourceError(f"the connection was lost: {error}; try again") from error
+
+    def ask_until_answered(self, command: Command) -> Mapping[str, str]:
+        """Do the same for an idempotent command: if the connection is lost, send it again on the next one."""
+        answer: Mapping[str, str] = self.on_present(partial(self._ask, command))
+        return answer
+
+    def _ask(self, command: Command, physical: PhysicalConnection) -> Mapping[str, str]:
+        return self._command_sessions.use(physical, lambda session: session.commands.ask(command))
+
+    def read_page(
+        self, name: str, generation: str, *, after: int, upto: int
+    ) -> tuple[Sequence[ReservedMessage], Mapping[str, str]]:
+        """Return the messages that READ has the broker send, and the headers of its answer. Raises `ProviderError`."""
+
+        def read(physical: PhysicalConnection) -> tuple[Sequence[ReservedMessage], Mapping[str, str]]:
+            return self._command_sessions.use(
+                physical, lambda session: session.read_page(self._pages, name, generation, after, upto)
+            )
+
+        page: tuple[Sequence[ReservedMessage], Mapping[str, str]] = self.on_present(read)
+        return page
+
+    def _envelope_of(self, message: Message) -> Envelope:
+        """Return a message of a page. Raises `DecodeError`."""
+        return self.received(
+            read_message(message, now_ms=self.clock.time_ms(), destination=None, address=self.profile.from_broker)
+        )
 
     # Used by sessions and consumers
 
@@ -472,6 +586,10 @@ class AmqpConnection(FailoverProviderConnection):
 
     def restore(self, physical: PhysicalConnection) -> None:
         """Restore temporary destinations, sessions and consumers. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        if (self._greeting_of(physical) is None) is self.has_commands:
+            raise ResourceError(
+                f"{physical.endpoint} is a broker of another kind than the one before: the sessions cannot go on there"
+            )
         self.profile = replace(self._profile(), capabilities=self.profile.capabilities)
         with self.lock:
             temporaries = list(self._temporaries)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
     from pyjms.spi.errors import ProviderError
     from pyjms.spi.provider import ProviderConsumer, ProviderSession
-    from pyjms_provider.clients.amqp.links import ClientLink
+    from pyjms_provider.clients.amqp.commands import CommandLink
+    from pyjms_provider.clients.amqp.links import ClientLink, SendingLink
     from pyjms_provider.clients.amqp.options import AmqpSettings
     from pyjms_provider.clients.amqp.physical_connection import PhysicalConnection
     from pyjms_provider.clients.amqp.profiles import BrokerProfile
@@ -47,6 +48,21 @@ class ClientConnection(Protocol):
     @property
     def can_confirm_by_transaction(self) -> bool:
         """Whether an acknowledgement can have a transaction of its own."""
+        ...
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether the broker takes the commands of pyjms clients."""
+        ...
+
+    @property
+    def can_find(self) -> bool:
+        """Whether the broker can be asked if a destination exists."""
+        ...
+
+    @property
+    def transaction_timeout_s(self) -> int:
+        """The broker's default time limit of branches."""
         ...
 
     def on_present(self, do: Callable[[PhysicalConnection], Any]) -> Any:
@@ -103,6 +119,36 @@ class ClientConnection(Protocol):
 
     def report(self, error: ProviderError) -> None:
         """Tell the client of an error that no call waits for."""
+        ...
+
+
+class TransactedSession(Protocol):
+    """What the transactions of a session use of it."""
+
+    connection: ClientConnection
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` or `ConnectionLostError` if it is over."""
+        ...
+
+    def amqp_session(self, physical: PhysicalConnection) -> Session:
+        """Return the session of AMQP on a physical connection."""
+        ...
+
+    def commands(self, physical: PhysicalConnection) -> CommandLink:
+        """Return the link for commands to the pyjms broker."""
+        ...
+
+    def present_sender(self, address: Address) -> SendingLink:
+        """Return the link for a destination on the present connection."""
+        ...
+
+    def sender(self, physical: PhysicalConnection, address: Address) -> SendingLink:
+        """Return the link for a destination."""
+        ...
+
+    def accept(self, live: Sequence[Any], state_in: Callable[[Session], Any]) -> None:
+        """Accept messages in a transaction; `state_in` returns the state for those of a session of AMQP."""
         ...
 
 

@@ -153,29 +153,39 @@ class SendingLink(ClientLink):
             return None
         return physical.await_reply(reply, what, may_last=True)
 
-    def post(self, data: bytes, what: str, *, state: Any, done: Callable[[Any], None]) -> None:
-        """Send a message without waiting for its outcome, which `done` gets, with the lock held. Waits for credit. Raises as `send`."""
+    def post(self, data: bytes, what: str, *, state: Any = None, done: Callable[[Any], None] | None) -> None:
+        """Send a message without waiting for its outcome. Waits for credit. Raises as `send`.
+
+        Args:
+            data: the message.
+            what: it is, for the text of an error.
+            state: for instance the transaction that it belongs to.
+            done: gets the outcome, with the lock held; None: the message is settled, so that there is none.
+        """
         while True:
             reply = Reply()
             with self.physical.lock:
                 self._check()
                 if self._can_send():
-                    self._send(data, state).context = self._on_outcome
-                    self._pending[self._last] = done
+                    sent = self._send(data, state, is_settled=done is None)
+                    if done is not None:
+                        self._pending[sent] = done
                     return
             self._begin_waiting(reply)
             self.await_credit(reply, what)
 
-    def try_send(self, data: bytes, reply: Reply, state: Any) -> bool:
-        """Send if there is credit, and return whether; else the reply is settled when there is. Raises as `send`."""
+    def try_send(self, data: bytes, reply: Reply, state: Any, done: Callable[[Any], None] | None = None) -> bool:
+        """Send if there is credit, and return whether; else the reply is settled when there is. Raises as `send`.
+
+        `done` gets the outcome, with the lock held; None: it settles the reply.
+        """
         is_sent = False
 
         def ask(reply: Reply) -> None:
             nonlocal is_sent
             self._check()
             if self._can_send():
-                self._send(data, state).context = self._on_outcome
-                self._pending[self._last] = reply
+                self._pending[self._send(data, state)] = done or reply
                 is_sent = True
             else:
                 self._waiting.append(reply)
@@ -218,11 +228,12 @@ class SendingLink(ClientLink):
         link = self.link
         return link is not None and link.credit > 0 and link.is_attached and self.session.can_send
 
-    def _send(self, data: bytes, state: Any) -> OutgoingDelivery:
+    def _send(self, data: bytes, state: Any, *, is_settled: bool = False) -> OutgoingDelivery:
         link = self.link
         assert link is not None
-        self._last = link.send(data, next(self._tags).to_bytes(4, "big"), state=state)
-        return self._last
+        sent = link.send(data, next(self._tags).to_bytes(4, "big"), is_settled=is_settled, state=state)
+        sent.context = self.on_outcome
+        return sent
 
     def credit_changed(self) -> None:
         """Wake the calls that wait for credit; a drain is answered at once, as nothing is kept here."""
@@ -233,7 +244,8 @@ class SendingLink(ClientLink):
         for reply in waiting:
             self.physical.settle(reply)
 
-    def _on_outcome(self, delivery: OutgoingDelivery) -> None:
+    def on_outcome(self, delivery: OutgoingDelivery, state: Any) -> None:
+        """Take what the broker tells of a delivery; `state` is what it has said now, and the delivery's state what it has said last."""
         if not (delivery.is_settled or is_final(delivery.state)):
             return
         waiting = self._pending.pop(delivery, None)

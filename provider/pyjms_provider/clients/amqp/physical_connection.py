@@ -46,7 +46,7 @@ from pyjms_provider.protocols.amqp.sasl import SaslError
 from pyjms_provider.protocols.amqp.session import SessionBegun, SessionEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyjms_provider.amqp.performatives import Error, Open
     from pyjms_provider.clients.amqp.options import AmqpSettings
@@ -291,6 +291,16 @@ class PhysicalConnection:
             )
         return reply.value
 
+    def await_again(self, reply: Reply, what: str) -> Any:
+        """Wait for a reply that has begun, perhaps once more, as an earlier wait has timed out; raises as `call`."""
+        with self.lock:
+            if not reply.is_there:
+                if self.has_ended:
+                    reply.is_interrupted = reply.is_there = True
+                else:
+                    self._replies.add(reply)
+        return self.await_reply(reply, what)
+
     def drop(self, reply: Reply) -> None:
         """Wait for a reply no more."""
         self._replies.discard(reply)
@@ -471,7 +481,7 @@ class PhysicalConnection:
             case OutgoingUpdated():
                 for delivery in event.deliveries:
                     if delivery.context is not None:
-                        delivery.context(delivery)
+                        delivery.context(delivery, event.state)
             case DeliveryReceived():
                 event.delivery.link.context.arrived(event.delivery)
             case CreditChanged():
@@ -536,11 +546,11 @@ class PhysicalConnection:
         # Its links are gone, and with them messages in processing: as after a lost connection, all is made anew.
         self._farewell = f"the broker ended a session: {text_of(event.error)}"
 
-    def begin_session(self) -> Session:
-        """Begin a session of AMQP. Raises as `call`."""
+    def begin_session(self, properties: Mapping[str, Any] | None = None) -> Session:
+        """Begin a session of AMQP; `properties` are those of the begin. Raises as `call`."""
 
         def ask(reply: Reply) -> None:
-            session = self.engine.begin()
+            session = self.engine.begin(properties)
             session.context = reply
 
         session: Session = self.call(ask, "the begin of a session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import (
@@ -13,7 +14,6 @@ from pyjms.spi.errors import (
     InDoubtError,
     ProviderError,
     ResourceError,
-    RolledBackError,
     SubscriptionInUseError,
     TooLateError,
     UnknownSubscriptionError,
@@ -29,25 +29,36 @@ from pyjms_provider.amqp.performatives import (
     Rejected,
     Source,
     Target,
-    TransactionalState,
 )
+from pyjms_provider.clients.amqp.commands import CommandLink, CommandRequest
 from pyjms_provider.clients.amqp.consumer import FAILED, AmqpConsumer, ReceivedMessage, browse, remember
-from pyjms_provider.clients.amqp.links import ClientLink, SendingLink, TransactionLink, new_name
+from pyjms_provider.clients.amqp.links import ClientLink, SendingLink, new_name
 from pyjms_provider.clients.amqp.profiles import capability_of
 from pyjms_provider.clients.amqp.refusals import outcome_refusal
+from pyjms_provider.clients.amqp.transactions import (
+    CommandedTransactions,
+    CoordinatedTransactions,
+    SessionTransactions,
+)
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.network.calls import (
     ConnectionLostInCallError,
+    NotSentError,
     UnansweredError,
-    lost_while_ended,
     lost_while_sent,
 )
+from pyjms_provider.clients.network.session_units import SessionUnit
+from pyjms_provider.protocols.profile.answers import Found
+from pyjms_provider.protocols.profile.commands import Find
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address, Envelope
+    from pyjms.spi.replay import StageName
     from pyjms.spi.selector import Selector
+    from pyjms.spi.sessions import ClientTags
+    from pyjms.spi.xid import Xid
     from pyjms_provider.clients.amqp.contracts import ClientConnection
     from pyjms_provider.clients.amqp.physical_connection import PhysicalConnection, Reply
     from pyjms_provider.protocols.amqp.link import IncomingDelivery
@@ -57,28 +68,7 @@ _log = logging.getLogger("pyjms.amqp")
 
 _SENDERS_MAX: Final = 100
 """Links for sending that a session keeps: a server that answers to the temporary queue of each client would have one for each."""
-_IN_FLIGHT_MAX: Final = 4 * 1024 * 1024
-"""Bytes of a transaction that may be on their way: then it waits until the broker has taken them."""
-
-
-class _Unit:
-    """The open transaction."""
-
-    def __init__(self, physical: PhysicalConnection, txn_id: bytes) -> None:
-        self.physical = physical
-        self.txn_id = txn_id
-        self.pending = 0
-        """Messages whose outcome is not known yet."""
-        self.in_flight = 0
-        """Their bytes, about."""
-        self.error: ProviderError | None = None
-        """What the broker has refused of it first."""
-        self.taken: Reply | None = None
-        """The call that waits until nothing is pending."""
-        self.is_doomed = False
-        """Whether it has acknowledged a message of a lost connection, which comes again."""
-        self.is_ending = False
-        """Whether the broker is being asked to commit it, or a signal interrupted that call."""
+_PERSISTENT: Final = 2
 
 
 class AmqpSession(ProviderSession):
@@ -90,14 +80,20 @@ class AmqpSession(ProviderSession):
         self._consumers: dict[AmqpConsumer, None] = {}
         self._amqp: tuple[PhysicalConnection, Session] | None = None
         self._senders: dict[Address, SendingLink] = {}
-        self._transactions: TransactionLink | None = None
+        self._commands: CommandLink | None = None
+        self._commanded = (
+            CommandedTransactions(
+                self, transacted=transacted, default_timeout_s=lambda: connection.transaction_timeout_s
+            )
+            if connection.has_commands
+            else None
+        )
+        """At the pyjms broker, what commands do for the session."""
+        self._transactions: SessionTransactions = self._commanded or CoordinatedTransactions(self)
         self._held: dict[ReceivedMessage, None] = {}
         """What it has delivered and not settled, in order."""
         self._kept: dict[AmqpConsumer, ClientLink] = {}
         """Links of closed consumers whose messages are held."""
-        self._unit: _Unit | None = None
-        self._is_lost = False
-        """Whether the open transaction ended with its connection."""
         self._closed = False
         self._close_once = CloseOnce()
 
@@ -115,7 +111,7 @@ class AmqpSession(ProviderSession):
     def enter(self, physical: PhysicalConnection) -> None:
         """Begin it on a physical connection, unless it is there. Raises `ProviderError`, `ConnectionLostInCallError`."""
         if self._amqp is None or self._amqp[0] is not physical:
-            self._amqp = physical, physical.begin_session()
+            self._amqp = physical, physical.begin_session(self._transactions.begin_properties)
 
     def amqp_session(self, physical: PhysicalConnection) -> Session:
         """Return the session of AMQP on a physical connection. Raises `ConnectionLostInCallError`: it is not there, or no longer."""
@@ -129,33 +125,62 @@ class AmqpSession(ProviderSession):
         for consumer in self.consumers():
             consumer.interrupted()
         with self.connection.lock:
-            self._amqp, self._transactions = None, None
+            self._amqp, self._commands = None, None
             self._senders = {}
             self._kept = {}
             held, self._held = self._held, {}
+        self._transactions.interrupted()
         remember(held)
+
+    def commands(self, physical: PhysicalConnection) -> CommandLink:
+        """Return the link for commands to the pyjms broker. Raises as `ClientLink.attach`; `NotSentError`: the connection is lost."""
+        found = self._commands
+        if found is not None and found.physical is physical and found.is_usable:
+            return found
+        try:
+            made = CommandLink(physical, self.amqp_session(physical))
+            made.ask_for()
+        except ConnectionLostInCallError as error:
+            raise NotSentError(str(error)) from error  # no command was sent
+        with self.connection.lock:
+            found = self._commands
+            if found is None or found.physical is not physical or not found.is_usable:
+                self._commands = made
+                return made
+        # Another thread has attached one meanwhile.
+        made.detach()
+        return found
 
     # --------------------------------------------------------------------------------------------------------- sending
 
     def send(self, envelope: Envelope) -> None:
-        self._check_open()
+        self.check_open()
         data = self._encoded(envelope)
         try:
             if self.transacted:
-                self._send_in_unit(envelope.destination, data)
+                self._transactions.send(envelope.destination, data, is_persistent=envelope.delivery_mode == _PERSISTENT)
             else:
-                link = self._present_sender(envelope.destination)
+                link = self.present_sender(envelope.destination)
+                self._send_tag(link.physical)
                 error = outcome_refusal(link.send(data, f"a message to {envelope.destination}"))
                 if error is not None:
                     raise error
         except ConnectionLostInCallError as error:
-            self._check_open()
+            self.check_open()
             if self.transacted:
-                self._is_lost = True
+                self._transactions.lose()
                 return  # the commit raises the error
             raise lost_while_sent(error) from error
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
+
+    def _send_tag(self, physical: PhysicalConnection) -> None:
+        """Have the write of the next message store the tag of the request. Raises as `CommandLink.ask`."""
+        unit = self._unit
+        if unit is not None and unit.request_tag is not None:
+            tags, unit.request_tag = unit.request_tag, None
+            # On the connection of the message: if it is lost between the two, the broker drops the tag.
+            self.commands(physical).ask(unit.tagging(tags))
 
     def _encoded(self, envelope: Envelope) -> bytes:
         connection = self.connection
@@ -164,16 +189,16 @@ class AmqpSession(ProviderSession):
         except EncodeError as error:
             raise ProviderError(f"the message cannot be sent over AMQP: {error}") from error
 
-    def _present_sender(self, address: Address) -> SendingLink:
+    def present_sender(self, address: Address) -> SendingLink:
         """Return the link for a destination on the present connection; ask again if that is lost meanwhile, as nothing was sent yet."""
         link = self._senders.get(address)
         if link is not None and link.physical is self.connection.failover.current() and link.is_usable:
             return link
-        link = self.connection.on_present(lambda physical: self._sender(physical, address))
+        link = self.connection.on_present(lambda physical: self.sender(physical, address))
         assert isinstance(link, SendingLink)
         return link
 
-    def _sender(self, physical: PhysicalConnection, address: Address) -> SendingLink:
+    def sender(self, physical: PhysicalConnection, address: Address) -> SendingLink:
         """Return the link for a destination. Raises the broker's refusal, `ConnectionLostInCallError`."""
         link = self._senders.get(address)
         if link is not None and link.physical is physical and link.is_usable:
@@ -184,7 +209,9 @@ class AmqpSession(ProviderSession):
             oldest.detach()
         link = SendingLink(physical, session)
         target = Target(self.connection.to_broker(address), capabilities=(capability_of(address),))
-        attach = Attach("", 0, False, snd_settle_mode=0, source=Source(), target=target)
+        # In a transaction at the pyjms broker most messages are settled.
+        mode = 0 if self._commanded is None else 2
+        attach = Attach("", 0, False, snd_settle_mode=mode, source=Source(), target=target)
         link.attach(new_name("sender"), attach, f"the destination {address}")
         self._senders[address] = link
         if self._closed:
@@ -200,121 +227,81 @@ class AmqpSession(ProviderSession):
             except (ConnectionLostInCallError, UnansweredError) as error:
                 _log.debug("a link ended with its connection: %s", error)
 
-    def _send_in_unit(self, address: Address, data: bytes) -> None:
-        """Send a message of the transaction; the broker's answer is awaited before the commit."""
-        # The link first: a destination that does not exist is no reason to begin a transaction.
-        link = self._present_sender(address) if self._unit is None else self._sender(self._unit.physical, address)
-        physical = link.physical
-        unit = self._begin_unit(physical)
-
-        def done(outcome: Any) -> None:
-            unit.pending -= 1
-            unit.in_flight -= len(data)
-            error = outcome if isinstance(outcome, ProviderError) else outcome_refusal(outcome)
-            unit.error = unit.error or error
-            if not unit.pending or unit.in_flight <= _IN_FLIGHT_MAX // 2:
-                physical.settle(unit.taken)
-
-        if unit.in_flight > _IN_FLIGHT_MAX:
-            self._await_taken(unit, at_most=_IN_FLIGHT_MAX // 2)
-        with self.connection.lock:
-            unit.pending += 1
-            unit.in_flight += len(data)
-        link.post(data, f"a message to {address}", state=TransactionalState(unit.txn_id), done=done)
-        physical.flush_soon()
-
-    def _await_taken(self, unit: _Unit, at_most: int = 0) -> None:
-        """Wait until the broker has answered what was sent in the transaction. Raises as `PhysicalConnection.call`."""
-
-        def ask(reply: Reply) -> None:
-            if not unit.pending or (at_most and unit.in_flight <= at_most):
-                unit.physical.settle(reply)
-            else:
-                unit.taken = reply
-
-        unit.physical.call(ask, "the messages of a transaction", may_last=True)
-        unit.taken = None
-
-    def _begin_unit(self, physical: PhysicalConnection) -> _Unit:
-        """Return the open transaction; one begins on `physical` if there is none. Raises as `TransactionLink.declare`."""
-        unit = self._unit
-        if unit is None:
-            unit = self._unit = _Unit(physical, self._coordinator(physical).declare())
-        return unit
-
-    def _coordinator(self, physical: PhysicalConnection) -> TransactionLink:
-        found = self._transactions
-        if found is None or found.physical is not physical or not found.is_usable:
-            found = TransactionLink(physical, self.amqp_session(physical))
-            found.attach()
-            self._transactions = found
-        return found
-
     # ---------------------------------------------------------------------------------------------------- transactions
 
     def commit(self) -> None:
         self._check_transacted()
-        unit, is_lost = self._unit, self._is_lost
-        if unit is None and not is_lost:
-            return  # nothing was sent or acknowledged: the broker knows of no transaction
-        if unit is not None and unit.is_ending:
-            self._leave_unit()
-            raise InDoubtError("a signal interrupted the end of the transaction: it is not known whether that was done")
-        if unit is None or is_lost or unit.is_doomed or unit.physical.has_ended:
-            self.rollback()
-            raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
-        try:
-            self._end_unit(unit)
-        finally:
-            self._leave_unit()
-
-    def _end_unit(self, unit: _Unit) -> None:
-        """Have the broker commit the transaction. Raises `RolledBackError`, `InDoubtError`."""
-        try:
-            if unit.pending:
-                self._await_taken(unit)
-        except (ConnectionLostInCallError, UnansweredError) as error:
-            self._roll_back(unit)
-            raise RolledBackError(
-                f"the transaction was rolled back, as the broker had not taken all of its messages: {error}"
-            ) from error
-        if unit.error is not None:
-            self._roll_back(unit)
-            raise RolledBackError(f"the transaction was rolled back: {unit.error.reason}") from unit.error
-        # Set before anything is written: if a signal ends this
-        # call, the next one must not take the transaction for open.
-        unit.is_ending = True
-        try:
-            self._coordinator(unit.physical).discharge(unit.txn_id)
-        except (ConnectionLostInCallError, UnansweredError) as error:
-            raise lost_while_ended(error, "committed") from error
-
-    def _roll_back(self, unit: _Unit) -> None:
-        try:
-            self._coordinator(unit.physical).discharge(unit.txn_id, fail=True)
-        except (ConnectionLostInCallError, ProviderError) as error:
-            _log.debug("a transaction ended with its connection: %s", error)
+        self._transactions.commit()
 
     def rollback(self) -> None:
         self._check_transacted()
-        unit = self._unit
-        if unit is not None and not unit.is_ending and not unit.physical.has_ended:
-            self._roll_back(unit)
-        self._leave_unit()
-
-    def _leave_unit(self) -> None:
-        """Forget the transaction, which has ended."""
-        self._unit, self._is_lost = None, False
+        self._transactions.rollback()
 
     def _check_transacted(self) -> None:
-        self._check_open()
+        self.check_open()
         if not self.transacted:
             raise CapabilityError("the session is not transacted")
+
+    @property
+    def _unit(self) -> SessionUnit[PhysicalConnection, CommandRequest] | None:
+        """At the pyjms broker, the transaction or branch that commands end, and the session's tags."""
+        return None if self._commanded is None else self._commanded.unit
+
+    def _present_unit(self) -> SessionUnit[PhysicalConnection, CommandRequest]:
+        """Return what commands do for the session. Raises `CapabilityError`: the broker takes none."""
+        unit = self._unit
+        if unit is None:
+            raise CapabilityError("the broker has no commands of pyjms, which this needs")
+        return unit
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        return self._present_unit().stage(name, keep_s=keep_s)
+
+    def tag(self, tags: ClientTags) -> None:
+        self._present_unit().tag(tags)
+
+    def has_destination(self, address: Address) -> bool | None:
+        if not self.connection.can_find:
+            return None
+        self.check_open()
+        command = Find(session="", address=replace(address, name=self.connection.to_broker(address)))
+        try:
+            return Found.read(self.commands(self.connection.failover.current()).ask(command)).is_there
+        except ConnectionLostInCallError as error:
+            raise ResourceError(f"the connection was lost: {error}; try again") from error
+
+    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
+        self._present_unit().xa_start(xid, join=join, resume=resume)
+
+    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
+        self._present_unit().xa_end(xid, suspend=suspend, fail=fail)
+
+    def xa_prepare(self, xid: Xid) -> bool:
+        return self._present_unit().xa_prepare(xid)
+
+    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
+        self._present_unit().xa_commit(xid, one_phase=one_phase)
+
+    def xa_rollback(self, xid: Xid) -> None:
+        self._present_unit().xa_rollback(xid)
+
+    def xa_recover(self) -> Sequence[Xid]:
+        return self._present_unit().xa_recover()
+
+    def xa_forget(self, xid: Xid) -> None:
+        self._present_unit().xa_forget(xid)
+
+    def xa_set_timeout(self, seconds: int) -> bool:
+        self._present_unit().xa_set_timeout(seconds)
+        return True
+
+    def xa_get_timeout(self) -> int:
+        return self._present_unit().xa_get_timeout()
 
     # ------------------------------------------------------------------------------------------------------- receiving
 
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> AmqpConsumer:
-        self._check_open()
+        self.check_open()
         connection = self.connection
         if request.address.temporary and not connection.owns(request.address):
             raise DestinationError(
@@ -335,15 +322,15 @@ class AmqpSession(ProviderSession):
         # `close` may have listed the session's consumers before this one was made.
         if self._closed:
             consumer.close()
-            self._check_open()
+            self.check_open()
         return consumer
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
-        self._check_open()
+        self.check_open()
         return browse(self, address, selector)
 
     def unsubscribe(self, name: str) -> None:
-        self._check_open()
+        self.check_open()
         if any(tag.consumer.request.durable_name == name for tag in tuple(self._held)):
             raise SubscriptionInUseError(f"the durable subscription {name!r} has messages that are not settled")
         self.connection.reserve(name)
@@ -411,10 +398,12 @@ class AmqpSession(ProviderSession):
                     _log.debug("a consumer ended with its connection: %s", error)
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        self._check_open()
+        self.check_open()
         physical, live = self._live(deliveries)
         if self.transacted:
-            self._acknowledge_in_unit(physical, live, are_all=len(live) == len(deliveries))
+            are_all = len(live) == len(deliveries)
+            if live or not are_all:  # else a commit is repeated, and has nothing more to acknowledge
+                self._transactions.acknowledge(physical, live, are_all=are_all)
             return
         if len(live) < len(deliveries):
             # One error stands for all of them: a client that rolls back because of it must get each again.
@@ -433,19 +422,25 @@ class AmqpSession(ProviderSession):
     def _settle(self, physical: PhysicalConnection, live: Sequence[ReceivedMessage]) -> None:
         """Accept messages, and wait for the broker where that is asked and it can tell."""
         connection = self.connection
-        is_sent = any(tag.is_sent for tag in live)
+        unit = self._unit
+        tags = None if unit is None else unit.reply_tag
+        is_sent = any(tag.is_sent for tag in live) or tags is not None
         waits = connection.settings.confirm_acknowledge and any(tag.is_persistent for tag in live)
         for tag in live:
             tag.is_sent = True
         # An earlier call may have settled some: then a lost connection leaves open whether they come again.
         lost = InDoubtError if is_sent else TooLateError
         try:
-            if not waits or physical.is_own_thread():
+            if unit is not None and tags is not None:
+                unit.reply_tag = None
+                self.commands(physical).ask(unit.tagging(tags))
+                self._accept_and_wait(physical, live)
+            elif not waits or physical.is_own_thread():
                 self._accept_soon(physical, live)
             elif connection.profile.confirms:
                 self._accept_and_wait(physical, live)
-            elif connection.can_confirm_by_transaction:
-                self._accept_in_transaction(physical, live)
+            elif connection.can_confirm_by_transaction and isinstance(self._transactions, CoordinatedTransactions):
+                self._transactions.accept_alone(physical, live)
             else:
                 self._accept_soon(physical, live)
         except ConnectionLostInCallError as error:
@@ -484,49 +479,21 @@ class AmqpSession(ProviderSession):
 
         physical.call(ask, "an acknowledgement")
 
-    def _accept_in_transaction(self, physical: PhysicalConnection, live: Sequence[ReceivedMessage]) -> None:
-        """Accept messages in a transaction of their own, whose end the broker answers (decision 0811)."""
-        coordinator = self._coordinator(physical)
-        txn_id = coordinator.declare()
+    def accept(self, live: Sequence[ReceivedMessage], state_in: Callable[[Session], Any]) -> None:
+        """Accept messages in a transaction; `state_in` returns the state for those of a session of AMQP."""
         with self.connection.lock:
             self.let_go(live)
+            for tag in live:
+                tag.is_sent = True
             for session, each in _by_session(live):
-                session.update_incoming(each, TransactionalState(txn_id, ACCEPTED))
-        coordinator.discharge(txn_id)
-
-    def _acknowledge_in_unit(
-        self, physical: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
-    ) -> None:
-        """Have the commit settle the messages."""
-        if are_all and not live:
-            return  # a repeated commit has nothing more to acknowledge
-        try:
-            unit = self._unit
-            if physical is not None and unit is None:
-                unit = self._begin_unit(physical)
-            if unit is None:
-                self._is_lost = True
-                return
-            # Messages sent in response to ones that come again must not be committed.
-            unit.is_doomed = unit.is_doomed or not are_all or unit.physical is not physical
-            if unit.is_doomed:
-                return
-            with self.connection.lock:
-                self.let_go(live)
-                for tag in live:
-                    tag.is_sent = True
-                for session, each in _by_session(live):
-                    session.update_incoming(each, TransactionalState(unit.txn_id, ACCEPTED))
-            unit.physical.flush_soon()
-        except ConnectionLostInCallError:
-            self._is_lost = True  # the commit raises the error
+                session.update_incoming(each, state_in(session))
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
-        self._check_open()
+        self.check_open()
         self._redeliver(self._live(deliveries)[1], is_seen=True)
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
-        self._check_open()
+        self.check_open()
         self._redeliver(self._live(deliveries)[1], is_seen=False)
 
     def _redeliver(self, live: Sequence[ReceivedMessage], *, is_seen: bool) -> None:
@@ -560,7 +527,7 @@ class AmqpSession(ProviderSession):
                     session.update_incoming(each, outcome)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
-        self._check_open()
+        self.check_open()
         physical, live = self._live([delivery])
         if physical is None:
             return
@@ -571,7 +538,7 @@ class AmqpSession(ProviderSession):
         self._flush(physical)
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
-        self._check_open()
+        self.check_open()
         _, live = self._live(deliveries)
         with self.connection.lock:
             for tag in live:
@@ -635,12 +602,12 @@ class AmqpSession(ProviderSession):
             return
         physical, session = amqp
         try:
-            if self._unit is not None and not self._unit.is_ending:
-                self._roll_back(self._unit)
+            self._transactions.close()
             self._return_held(tuple(self._held))
             self._end_kept()
             # What another session has adopted can be settled here alone: then the session of AMQP stays.
-            if self._kept:
+            # One in whose transaction something may be open ends with it.
+            if self._kept and not (self.transacted and self._commanded is not None):
                 self.connection.linger(physical, session)
             else:
                 physical.end_session(session)
@@ -648,7 +615,8 @@ class AmqpSession(ProviderSession):
         except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `ClosedError` or `ConnectionLostError` if it is over."""
         if self._closed:
             raise ClosedError("the session is closed")
         self.connection.failover.check_open()

@@ -12,12 +12,16 @@ from operator import attrgetter
 from threading import Condition, Thread
 from typing import Any, Self
 
+from pyjms.spi.capability import Capability
+from pyjms_provider.amqp.capabilities import COMMANDS, GREETING
 from pyjms_provider.amqp.errors import AmqpError, LinkFault
 from pyjms_provider.amqp.message import VALUE, Message, write_section
 from pyjms_provider.amqp.performatives import (
     ACCEPTED,
     Accepted,
+    Answered,
     Attach,
+    Begin,
     Coordinator,
     Declare,
     Declared,
@@ -51,7 +55,8 @@ from pyjms_provider.protocols.amqp.link import (
     Sender,
 )
 from pyjms_provider.protocols.amqp.sasl import AnonymousLogin, PasswordLogin
-from pyjms_provider.protocols.amqp.session import SessionBegun, SessionEnded
+from pyjms_provider.protocols.amqp.session import Session, SessionBegun, SessionEnded
+from pyjms_provider.protocols.profile.answers import Greeting
 
 PATIENCE_S = 20.0
 
@@ -79,13 +84,42 @@ class Script:
     """The outcome of a message that is sent to it; None: it says nothing."""
     discharge: Callable[[bool], Any] = lambda fail: ACCEPTED
     """The outcome of the end of a transaction; None: it says nothing."""
+    command: Callable[[str, dict[str, str]], Any] = lambda name, headers: Answered({})
+    """The answer to a command of the pyjms profile; None: it says nothing, and `Peer.answer` may do so later."""
     credit: int = 100
     cut_at: str = ""
-    """It drops the connection when this comes next: open, begin, attach, transfer, disposition, declare, discharge."""
+    """It drops the connection when this comes next: open, begin, attach, transfer, disposition, declare, discharge, or the name of a
+    command.
+    """
     echoes_filters: bool = True
     users: dict[str, str] = field(default_factory=dict)
     """Passwords by user; none: anybody comes in."""
     settings: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+
+@dataclass
+class Asked:
+    """A command that has come."""
+
+    name: str
+    headers: dict[str, str]
+    channel: int
+    """Of the session that it came on."""
+    delivery: IncomingDelivery
+
+
+def pyjms_open() -> Open:
+    """Return the open of a broker that takes the commands of pyjms clients."""
+    greeting = Greeting(
+        capabilities=Capability.XA | Capability.REPLAY | Capability.STAGE | Capability.PERSISTENT_SESSIONS,
+        resource_manager="books",
+        transaction_timeout_s=30,
+    )
+    return Open(
+        "peer",
+        offered_capabilities=(COMMANDS,),
+        properties={"product": "pyjms", "version": "1.0", GREETING: greeting.headers()},
+    )
 
 
 class Peer:
@@ -98,8 +132,11 @@ class Peer:
         self.subscriptions: dict[str, Source] = {}
         self.attaches: list[Attach] = []
         self.opens: list[Open] = []
+        self.begins: list[Begin] = []
         self.outcomes: list[Any] = []
         """What clients said of deliveries."""
+        self.commands: list[Asked] = []
+        """What clients asked for by commands."""
         self.connections: list[PeerConnection] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -141,6 +178,19 @@ class Peer:
     def wait_for(self, condition: Callable[[], bool]) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, PATIENCE_S), "the client did not do that"
+
+    def asked(self, name: str, number: int = 1) -> list[Asked]:
+        """Wait until a command has come so many times, and return each of them."""
+
+        def found() -> list[Asked]:
+            return [each for each in self.commands if each.name == name]
+
+        self.wait_for(lambda: len(found()) >= number)
+        return found()
+
+    def answer(self, asked: Asked, outcome: Any) -> None:
+        """Answer a command that has waited."""
+        self.do(lambda _: asked.delivery.link.session.update_incoming((asked.delivery,), outcome))
 
     def cut(self) -> None:
         """Drop all connections, as a broken network does."""
@@ -247,7 +297,9 @@ class PeerConnection:
                 self.engine.open(script.open)
                 if script.refuse_open is not None:
                     self.engine.close(script.refuse_open)
-            case SessionBegun():
+            case SessionBegun(session=session):
+                assert session.remote is not None
+                peer.begins.append(session.remote)
                 return not self._is_cut("begin")
             case LinkRequested(link=link):
                 if self._is_cut("attach"):
@@ -377,6 +429,9 @@ class PeerConnection:
 
     def _controlled(self, delivery: IncomingDelivery) -> bool:
         link, script = delivery.link, self.peer.script
+        remote: Any = link.remote
+        if remote.target.capabilities == (COMMANDS,):
+            return self._commanded(delivery)
         body, _ = read(Message(delivery.data).data, delivery.data.index(b"\x00\x53\x77") + 3)
         link.give_credit(script.credit)
         if isinstance(body, Declare):
@@ -397,6 +452,23 @@ class PeerConnection:
         link.session.update_incoming((delivery,), outcome)
         return True
 
+    def _commanded(self, delivery: IncomingDelivery) -> bool:
+        message, session = Message(delivery.data), delivery.link.session
+        assert isinstance(session, Session)
+        name, headers = str(message.properties.subject), dict(message.application_properties)
+        delivery.link.give_credit(self.peer.script.credit)
+        channel = session.remote_channel
+        assert channel is not None
+        self.peer.commands.append(Asked(name, headers, channel, delivery))
+        if self._is_cut(name):
+            return False
+        outcome = self.peer.script.command(name, headers)
+        for part in outcome if isinstance(outcome, list) else [outcome]:
+            if part is not None:
+                is_last = not getattr(part, "more", False)
+                session.update_incoming((delivery,), part, is_settled=is_last)
+        return True
+
     def _settled(self, delivery: OutgoingDelivery, state: Any, *, is_settled: bool) -> None:
         link = delivery.link
         kept = link.context["sent"].pop(delivery.id, None)
@@ -410,7 +482,7 @@ class PeerConnection:
                 kept.failed += isinstance(outcome, Modified) and bool(outcome.delivery_failed)
                 self.put_back(link.context["address"], [kept])
 
-        if isinstance(state, TransactionalState):
+        if isinstance(state, TransactionalState) and not state.txn_id.startswith(b"pyjms:"):
             self.transactions[state.txn_id].append(settle)
         else:
             settle(True)
