@@ -202,7 +202,7 @@ class Link:
         if self._receiver is None:
             self._receiver = connection.open_session(transacted=False)
             # The provider may let the waiting thread read the socket itself, which saves a thread switch for each
-            # message (decision 0601).
+            # message (decision 0603).
             self._waiter = self._receiver.waiter(self.clock)
         return self._receiver
 

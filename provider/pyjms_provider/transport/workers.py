@@ -8,7 +8,7 @@ so that its client gets an error instead of no answer.
 Jobs that may wait for other clients, for instance for room in a full queue, get at most half of the threads: otherwise the jobs that
 make room (an acknowledgement, the login of a consumer) would have to wait behind them.
 
-A job that waits at most for a fast disk runs on the loop if it is the only one (decision 0602). As long as a single connection has such
+A job that waits at most for a fast disk runs on the loop if it is the only one (decision 0600). As long as a single connection has such
 jobs, they run where their frames are read. Two at the same time go to threads, and after a slow write all of them do for a while.
 """
 
@@ -29,7 +29,7 @@ from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 
-# Decisions 0600 and 0602 give the reasons for most of these times.
+# Decision 0600 gives the reasons for most of these times.
 # How often the pool checks for progress while jobs wait.
 _LOOK_S: Final = 0.02
 # How long threads beyond the quick ones stay without jobs.
@@ -194,7 +194,7 @@ class WorkerPool:
     def do_alone(self, owner: object, call: Callable[[], None]) -> bool:
         """Run a brief job immediately, unless another owner than `owner` had one a moment ago; return whether it was run."""
         now_s = perf_counter()
-        # Two connections with jobs within 10 ms are not alone: their writes are to be combined (decision 0602).
+        # Two connections with jobs within 10 ms are not alone: their writes are to be combined (decision 0600).
         is_alone = owner is self._brief_of or now_s > self._brief_s + _TOGETHER_S
         # Set also if the job is not run here, as the other connection must see it.
         self._brief_of, self._brief_s = owner, now_s

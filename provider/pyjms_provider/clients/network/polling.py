@@ -105,7 +105,7 @@ class Poller:
             self._selector.close()
 
 
-# Corked frames, and a socket that no thread reads any more, wait for two ticks at most (decisions 0601, 0603).
+# Corked frames, and a socket that no thread reads any more, wait for two ticks at most (decision 0603).
 TICK_S: Final = 0.004
 # poll(2) takes an int of milliseconds: a longer wait is made of several.
 _LONGEST_POLL_MS: Final = 1e8
@@ -117,7 +117,7 @@ _IN: Final = getattr(select, "POLLIN", 0)
 class SocketReader:
     """Lets one thread at a time read a socket: its I/O thread, or an application's thread while it waits. Any thread.
 
-    A thread that waits for an answer polls the socket itself, and handles all that arrives as the I/O thread would (decision 0601). The I/O
+    A thread that waits for an answer polls the socket itself, and handles all that arrives as the I/O thread would (decision 0603). The I/O
     thread does not poll the socket meanwhile. It gets the socket back two ticks after the last read at the latest, or at once if another
     thread waits for a message.
     """

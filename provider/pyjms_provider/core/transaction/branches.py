@@ -479,7 +479,7 @@ class Branches:
         with self._lock:
             branch.step(BranchEvent.WRITTEN)
             branch.prepared_ms = now_ms
-            # From here on the coordinator alone decides, however long it takes (decision 0132).
+            # From here on the coordinator alone decides, however long it takes (decision 0130).
             branch.deadline_ms = None
         return True
 

@@ -309,7 +309,7 @@ class PackedSends:
         task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
         if task.is_brief and not session.transacted and not session.is_tagged:
             part = Sending(session.session, message, self._guard)
-            # Confirmed sends of several connections share one forced write (decision 0602).
+            # Confirmed sends of several connections share one forced write (decision 0600).
             task.batch = BatchJob(host.send_together, part, partial(self._sent_together, frame, message))
         return task
 
