@@ -144,6 +144,13 @@ class _ConsumerLink(ClientLink):
         super().__init__(physical, session)
         self._consumer = consumer
 
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether messages that came on it are held: those that only wait in the client go back with the link."""
+        with self.physical.lock:
+            waiting = self._consumer.waiting_deliveries()
+            return any(each.link is self.link and each not in waiting for each in self.session.incoming.values())
+
     def arrived(self, delivery: IncomingDelivery) -> None:
         """A message has come."""
         self._consumer.arrived(self, delivery)
@@ -306,6 +313,10 @@ class AmqpConsumer(ProviderConsumer):
             link.physical.later(self._on_ready)
         if self._draining is not None:
             link.physical.settle(self._draining)
+
+    def waiting_deliveries(self) -> set[IncomingDelivery]:
+        """Return what has come and was not delivered."""
+        return {each.delivery for each in self._arrived}
 
     def drained(self, link: _ConsumerLink) -> None:
         """End the wait for what the broker has."""
@@ -531,7 +542,9 @@ class AmqpConsumer(ProviderConsumer):
             link = self._link
             if link is not None:
                 link.physical.settle(self._draining)
-                if not self._connection.profile.keeps_released:
+                if self._connection.profile.keeps_released:
+                    remember(self._arrived)  # they go back with the link
+                else:
                     self._give_back_arrived(link)
         try:
             if link is not None:

@@ -23,13 +23,13 @@ from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotS
 from pyjms_provider.clients.network.endpoints import Endpoint
 from pyjms_provider.clients.network.io_thread import IoThread
 from pyjms_provider.protocols.amqp.connection import (
-    ESTABLISHMENT_FAILED,
     Connection,
     ConnectionClosed,
     ConnectionFailed,
     ConnectionOpened,
     ConnectionSettings,
     LoginEnded,
+    is_refusal,
 )
 from pyjms_provider.protocols.amqp.link import (
     CreditChanged,
@@ -527,7 +527,7 @@ class PhysicalConnection:
         if (opened.properties or {}).get("product") == "pyjms":
             self._socket.is_hasty = False  # our broker waits for no segment to be acknowledged
         # A broker that cannot take the connection says so in a close after its open.
-        if not (opened.properties or {}).get(ESTABLISHMENT_FAILED):
+        if not is_refusal(opened):
             self.settle(self._opened, opened)
 
     def _closed_by_broker(self, error: Error | None) -> None:

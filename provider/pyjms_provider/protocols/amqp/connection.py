@@ -82,6 +82,13 @@ if TYPE_CHECKING:
 
 ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 """The property of an open that a close with the reason follows."""
+
+
+def is_refusal(open_: Open) -> bool:
+    """Return whether a server's open refuses the connection, so that a close with the reason follows: Broker-J leaves out the frame size."""
+    return open_.max_frame_size < FRAME_SIZE_MIN or bool((open_.properties or {}).get(ESTABLISHMENT_FAILED))
+
+
 _SASL_ROUNDS_MAX: Final = 8
 """Responses of one negotiation: no mechanism here needs more than three."""
 
@@ -573,8 +580,7 @@ class Connection:
     def _received_open(self, open_: Open, channel: int) -> None:
         if channel:
             raise FramingError(f"open came on the channel {channel}: it belongs on channel 0 (part 2, 2.4.1)")
-        # A server that refuses the connection says so in its open, and nothing else of it counts: Broker-J has no frame size there.
-        if open_.max_frame_size < FRAME_SIZE_MIN and not (open_.properties or {}).get(ESTABLISHMENT_FAILED):
+        if open_.max_frame_size < FRAME_SIZE_MIN and not (self.is_client and is_refusal(open_)):
             raise FramingError(f"max-frame-size is {FRAME_SIZE_MIN} at least")
         self._move_or_fail(Input.RECEIVE_OPEN)
         self.remote = open_

@@ -12,6 +12,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DuplicateClientIdError, ResourceError
 from pyjms_provider.amqp.errors import ConnectionFault
 from pyjms_provider.amqp.performatives import Open
+from pyjms_provider.protocols.amqp.connection import ConnectionSettings
 from tests.provider.clients.amqp.peer import Peer, Script
 from tests.provider.clients.amqp.world import QUICKLY, Events, connect, connected, message, session_at
 
@@ -65,9 +66,19 @@ def test_a_login_by_password(peer: Peer) -> None:
     assert len(peer.opens) == 1
 
 
-def test_a_broker_that_closes_while_it_opens_is_told_with_its_reason(peer: Peer) -> None:
+@pytest.mark.parametrize(
+    ("properties", "frame_size"),
+    [
+        ({"amqp:connection-establishment-failed": True}, 4096),
+        pytest.param({}, 0, id="as Broker-J does"),
+    ],
+)
+def test_a_broker_that_closes_while_it_opens_is_told_with_its_reason(
+    peer: Peer, properties: dict[str, bool], frame_size: int
+) -> None:
     peer.script.refuse_open = ConnectionFault("amqp:connection:forced", "it stops")
-    peer.script.open = Open("peer", properties={"amqp:connection-establishment-failed": True})
+    peer.script.open = Open("peer", properties=properties)
+    peer.script.settings = ConnectionSettings(frame_size_max=frame_size)
     with pytest.raises(ResourceError, match="it stops"):
         connect(peer.url)
 

@@ -200,6 +200,22 @@ def test_a_closed_consumers_messages_stay_with_the_session(peer: Peer) -> None:
     assert RELEASED in peer.outcomes
 
 
+def test_what_a_closed_consumer_had_fetched_from_classic_goes_back_with_its_link(peer: Peer) -> None:
+    put(peer, "one", "two", "three")
+    peer.script.open = Open("peer", properties={"product": "ActiveMQ"})
+    with connected(peer, UNCONFIRMED) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session)
+        delivery = receive(consumer)
+        peer.wait_for(lambda: not peer.queue("orders"))
+        consumer.close()
+        assert not peer.queue("orders"), "the session can settle what it holds on this link alone"
+        session.acknowledge([delivery])
+        other = consume(connection.open_session(transacted=False))
+        assert bodies(other, 2) == ["two", "three"]
+    assert RELEASED not in peer.outcomes
+
+
 def test_a_recovered_message_of_a_closed_consumer_goes_back_to_the_broker(peer: Peer) -> None:
     put(peer, "one")
     with session_at(peer) as session:
