@@ -172,7 +172,7 @@ browser: ## Chromium and its driver
 unshare: ## what mounts full and read-only disks
 stomp-clients: ## STOMP clients of Ruby, Perl and PHP
 amqp-clients: ## AMQP clients of Node and Go, and the SDK of Azure Service Bus
-maven: ## Maven, a JDK, and what Maven fetches: Joram's tests, Qpid JMS, stompjms, Artemis
+maven: ## Maven, a JDK, and what Maven fetches: Joram's tests, Qpid JMS, stompjms, Artemis, ActiveMQ Classic with AMQP, Broker-J
 proton: ## Qpid Proton for Python, built with a C compiler: the peer of the AMQP engine
 java postgresql brokers browser unshare stomp-clients amqp-clients maven proton: $(VENV)/.made
 	@$(BIN)/python -m tests.needs add $@

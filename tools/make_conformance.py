@@ -46,8 +46,9 @@ class Judged:
     about: str
     url: str
     """``{folder}`` stands for an empty folder, ``{postgresql}`` for an empty store in a PostgreSQL server of its own;
-    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker, ``{artemis}`` for its AMQP port, ``{pyjms}`` for the STOMP
-    port of our own, in a process of its own, which keeps messages in memory; ``{stored}``: in SQLite; ``{stored_amqp}``: its AMQP port."""
+    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker, ``{artemis}``, ``{activemq_amqp}`` and ``{broker_j}`` for its AMQP
+    port, ``{pyjms}`` for the STOMP port of our own, in a process of its own, which keeps messages in memory; ``{stored}``: in SQLite;
+    ``{stored_amqp}``: its AMQP port."""
     profile: Path
 
 
@@ -93,6 +94,18 @@ PROVIDERS = (
         about="ActiveMQ Artemis 2.40, [over AMQP 1.0](../how-to/amqp.md)",
         url="amqp://127.0.0.1:{artemis}",
         profile=FOLDER / "artemis_amqp_profile.py",
+    ),
+    Judged(
+        name="activemq_amqp",
+        about="ActiveMQ Classic 5.18, [over AMQP 1.0](../how-to/amqp.md)",
+        url="amqp://127.0.0.1:{activemq_amqp}",
+        profile=FOLDER / "activemq_amqp_profile.py",
+    ),
+    Judged(
+        name="broker_j",
+        about="Qpid Broker-J 9.2, [over AMQP 1.0](../how-to/amqp.md)",
+        url="amqp://127.0.0.1:{broker_j}",
+        profile=FOLDER / "broker_j_amqp_profile.py",
     ),
     Judged(
         name="activemq",
@@ -186,9 +199,10 @@ The pyjms broker as a server runs in a process of its own, with one user, and is
 {download}`stored_stomp_profile.py`, {download}`stored_amqp_profile.py`.
 
 ActiveMQ and RabbitMQ are real ones, as Debian packages them, each started for its run, which takes 36 s and 42 s in four processes:
-{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. Artemis comes from Maven Central: {download}`artemis_amqp_profile.py`. The profiles
-{download}`activemq_amqp_profile.py` and {download}`broker_j_amqp_profile.py` were used for runs by hand. Their reports list the unsupported features; [STOMP and the
-brokers](../how-to/stomp.md) compares the brokers.
+{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. Artemis, ActiveMQ Classic with AMQP and Broker-J come from Maven Central:
+{download}`artemis_amqp_profile.py`, {download}`activemq_amqp_profile.py`, {download}`broker_j_amqp_profile.py`. Their reports list the unsupported
+features, and their profiles say why a broker fails a test; [AMQP and the brokers](../how-to/amqp.md) and [STOMP and the brokers](../how-to/stomp.md)
+compare the brokers.
 
 """
 
@@ -229,13 +243,21 @@ def photograph(report: Report) -> None:
 def main() -> None:
     """Write everything."""
     parser = argparse.ArgumentParser(description=__doc__)
+    names = [judged.name for judged in PROVIDERS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"only the reports of these: {', '.join(names)}")
     parser.add_argument("--pictures", action="store_true", help="the pictures of the guide instead, with Chromium")
-    if parser.parse_args().pictures:
+    arguments = parser.parse_args()
+    if arguments.pictures:
         photograph(judge(FAULTY))
         return
+    if unknown := set(arguments.names) - set(names):
+        parser.error(f"no such provider: {', '.join(sorted(unknown))}")
     FOLDER.mkdir(exist_ok=True)
     clock, reports = SystemClock(), {}
     for judged in PROVIDERS:
+        if arguments.names and judged.name not in arguments.names:
+            reports[judged.name] = Report.from_json((FOLDER / f"{judged.name}.json").read_text("utf-8"))
+            continue
         began_ms = clock.monotonic_ms()
         report = reports[judged.name] = judge(judged)
         (FOLDER / f"{judged.name}.json").write_text(report.to_json(), encoding="utf-8")

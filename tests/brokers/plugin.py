@@ -1,4 +1,4 @@
-"""pytest plugin: the fixtures `activemq`, `artemis` and `rabbitmq`, real brokers that the whole session shares."""
+"""pytest plugin: a fixture for each kind of real broker, such as `artemis`; the whole session shares it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,21 @@ def activemq(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
+def activemq_amqp(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """The port of a real ActiveMQ Classic that speaks AMQP."""
+    return _share("activemq_amqp", request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def artemis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """The port of a real ActiveMQ Artemis, which lets in everybody."""
     return _share("artemis", request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def broker_j(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """The port of a real Qpid Broker-J, whose user and password are ``guest``."""
+    return _share("broker_j", request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

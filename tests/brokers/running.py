@@ -1,10 +1,11 @@
 """A real broker as a child process: started on free ports of the loopback interface, ended by its process id.
 
-Both are killed at the end, not asked to stop: what they keep is in a temporary directory, and goes with it.
+Each is killed at the end, not asked to stop: what it keeps is in a temporary directory, and goes with it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -97,9 +98,12 @@ class RunningBroker(ABC):
 
 
 class ActiveMq(RunningBroker):
-    """ActiveMQ Classic with its file store, as its console starts one from a URL."""
+    """ActiveMQ Classic of Debian with its file store and a port for STOMP, as its console starts one from a URL."""
 
     ready = re.compile(r"Apache ActiveMQ [\d.]+ \(.*\) started")
+    protocol = "stomp"
+    parameters = ""
+    """Of the listener's URL."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -107,17 +111,31 @@ class ActiveMq(RunningBroker):
 
     @property
     def ports(self) -> dict[str, int]:
-        return {"stomp": self._port}
+        return {self.protocol: self._port}
 
-    def command(self) -> tuple[list[str], Mapping[str, str]]:
-        listener = f"stomp://127.0.0.1:{self._port}"
-        settings = f"useJmx=false&persistent=true&dataDirectory={self.directory}/data"
+    def class_path(self) -> str:
+        """Return where Java finds the broker."""
         use("activemq")
         path = activemq_class_path()
         assert path is not None, missing_text("activemq")
-        arguments = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
+        return path
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        listener = f"{self.protocol}://127.0.0.1:{self._port}{self.parameters}"
+        settings = f"useJmx=false&persistent=true&dataDirectory={self.directory}/data"
+        arguments = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", self.class_path()]
         arguments += ["org.apache.activemq.console.Main", "start", f"broker:({listener})?{settings}"]
         return arguments, {}
+
+
+class ActiveMqAmqp(ActiveMq):
+    """ActiveMQ Classic of Maven Central with a port for AMQP, whose module Debian leaves out."""
+
+    protocol = "amqp"
+    parameters = "?transport.transformer=jms"  # properties and bodies become those of JMS, and back
+
+    def class_path(self) -> str:
+        return _fetched_class_path("activemq_amqp")
 
 
 class RabbitMq(RunningBroker):
@@ -232,4 +250,80 @@ class Artemis(RunningBroker):
         return ["java", *self.options, *settings, *boot, "run"], {}
 
 
-KINDS: dict[str, type[RunningBroker]] = {"activemq": ActiveMq, "artemis": Artemis, "rabbitmq": RabbitMq}
+class BrokerJ(RunningBroker):
+    """Qpid Broker-J with a port for AMQP 1.0 and messages in Derby; it makes queues on demand."""
+
+    ready = re.compile(r"BRK-1004")
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._port = free_port()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {"amqp": self._port}
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        path = _fetched_class_path("broker_j")
+        configuration = self.directory / "config.json"
+        configuration.write_text(json.dumps(self._configuration()))
+        arguments = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
+        arguments += ["org.apache.qpid.server.Main", "-prop", f"qpid.work_dir={self.directory}/work"]
+        return [*arguments, "-st", "Memory", "-icp", str(configuration)], {}
+
+    def _configuration(self) -> dict[str, object]:
+        users = [{"name": "guest", "password": "guest", "type": "managed"}]
+        made = {
+            "pattern": "(?!TempQueue|TempTopic)[^#].*",
+            "createdOnPublish": True,
+            "createdOnConsume": True,
+            "nodeType": "queue",
+        }
+        host = {
+            "type": "DERBY",
+            "name": "default",
+            "storePath": f"{self.directory}/work/messages",
+            "nodeAutoCreationPolicies": [{**made, "attributes": {}}],
+        }
+        return {
+            "name": "tests",
+            "modelVersion": "9.1",
+            "authenticationproviders": [{"name": "users", "type": "Plain", "secureOnlyMechanisms": [], "users": users}],
+            "ports": [
+                {
+                    "name": "amqp",
+                    "type": "AMQP",
+                    "port": str(self._port),
+                    "bindingAddress": "127.0.0.1",
+                    "authenticationProvider": "users",
+                    "protocols": ["AMQP_1_0"],
+                    "virtualhostaliases": [{"name": name, "type": name} for name in ("defaultAlias", "hostnameAlias")],
+                }
+            ],
+            "virtualhostnodes": [
+                {
+                    "name": "default",
+                    "type": "JSON",
+                    "defaultVirtualHostNode": "true",
+                    "storePath": f"{self.directory}/work/configuration",
+                    "virtualHostInitialConfiguration": json.dumps(host),
+                }
+            ],
+        }
+
+
+def _fetched_class_path(name: str) -> str:
+    """Return the class path of a broker whose libraries Maven has fetched."""
+    use(name)
+    folder = fetched(name)
+    assert folder is not None, missing_text(name)
+    return f"{folder}/*"
+
+
+KINDS: dict[str, type[RunningBroker]] = {
+    "activemq": ActiveMq,
+    "activemq_amqp": ActiveMqAmqp,
+    "artemis": Artemis,
+    "broker_j": BrokerJ,
+    "rabbitmq": RabbitMq,
+}

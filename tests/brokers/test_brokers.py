@@ -14,6 +14,7 @@ import pytest
 
 from tests.brokers.running import RunningBroker
 from tests.brokers.sharing import shared_broker
+from tests.needs.declaring import needing
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
 
@@ -37,8 +38,10 @@ def test_rabbitmq_answers_on_its_stomp_port(rabbitmq: dict[str, int]) -> None:
     assert "server:RabbitMQ/3" in greeting(rabbitmq["stomp"])
 
 
-def test_artemis_answers_on_its_amqp_port(artemis: dict[str, int]) -> None:
-    with socket.create_connection(("127.0.0.1", artemis["amqp"]), timeout=20) as connection:
+@pytest.mark.parametrize("kind", [needing("activemq_amqp"), needing("artemis"), needing("broker_j")])
+def test_a_broker_of_maven_central_answers_on_its_amqp_port(kind: str, request: pytest.FixtureRequest) -> None:
+    port = request.getfixturevalue(kind)["amqp"]
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(b"AMQP\x03\x01\x00\x00")
         assert connection.recv(8) == b"AMQP\x03\x01\x00\x00"
 

@@ -178,6 +178,8 @@ NEEDS = {
         _by_maven("joram-stomp", "stompjms with Joram's tests", "joram_stomp"),
         _by_maven("qpid-jms", "Qpid JMS with Joram's tests", "joram_amqp", "qpid_jms"),
         _by_maven("artemis", "ActiveMQ Artemis", "artemis", fixtures=("artemis",)),
+        _by_maven("activemq_amqp", "ActiveMQ Classic with AMQP", "activemq_amqp", fixtures=("activemq_amqp",)),
+        _by_maven("broker_j", "Qpid Broker-J", "broker_j", fixtures=("broker_j",)),
         # Needs of their own: a machine that has them from elsewhere must not get those of Debian, which conflict with them.
         Need("node", "Node with npm", lambda: program("node") and program("npm"), "amqp-clients", ("nodejs", "npm")),
         Need("go", "Go", lambda: program("go"), "amqp-clients", ("golang-go",)),

@@ -1,4 +1,4 @@
-"""The API on a real Artemis over AMQP, beyond what the conformance suite asks of it."""
+"""The API on real brokers over AMQP, beyond what the conformance suite asks of it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ import pytest
 from pyjms import Connection, ConnectionFactory, JMSException, Message, Session, TextMessage
 from pyjms.types import Byte, Float, Long, Short
 from tests.brokers.running import Artemis
+from tests.needs.declaring import needing
 
 RECEIVE_MS = 60_000
 _numbers = count(1)
 
-pytestmark = pytest.mark.requires("artemis")
+PRODUCTS = {
+    "artemis": ("ActiveMQ Artemis", 2),
+    "activemq_amqp": ("ActiveMQ Classic", 5),
+    "broker_j": ("Qpid Broker-J", 9),
+}
+"""What each says of itself: its name, and its major version."""
 
 
 def fresh(name: str = "queue") -> str:
@@ -30,9 +36,15 @@ def factory(port: int, options: str = "") -> ConnectionFactory:
     return ConnectionFactory(url, user_name="guest", password="guest")
 
 
+@pytest.fixture(params=[needing(kind) for kind in PRODUCTS])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of broker."""
+    return str(request.param)
+
+
 @pytest.fixture
-def connection(artemis: dict[str, int]) -> Iterator[Connection]:
-    with factory(artemis["amqp"]).create_connection() as connection:
+def connection(kind: str, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    with factory(request.getfixturevalue(kind)["amqp"]).create_connection() as connection:
         connection.start()
         yield connection
 
@@ -48,10 +60,11 @@ def text_of(message: Message) -> str | None:
     return message.text
 
 
-def test_the_broker_is_recognised(connection: Connection) -> None:
+def test_the_broker_is_recognised(connection: Connection, kind: str) -> None:
     data = connection.getMetaData()
-    assert data.getJMSProviderName() == "ActiveMQ Artemis over AMQP 1.0"
-    assert data.getProviderMajorVersion() >= 2
+    name, version = PRODUCTS[kind]
+    assert data.getJMSProviderName() == f"{name} over AMQP 1.0"
+    assert data.getProviderMajorVersion() >= version
 
 
 def test_types_of_properties_arrive(connection: Connection) -> None:
@@ -115,10 +128,11 @@ def test_what_a_closed_consumer_had_fetched_goes_back_to_its_place(connection: C
     assert not any(each.getJMSRedelivered() for each in again)
 
 
-def test_two_client_ids_are_not_the_same(artemis: dict[str, int]) -> None:
-    with factory(artemis["amqp"]).create_connection() as first:
+def test_two_client_ids_are_not_the_same(kind: str, request: pytest.FixtureRequest) -> None:
+    port = request.getfixturevalue(kind)["amqp"]
+    with factory(port).create_connection() as first:
         name = first.client_id = fresh("client")
-        with factory(artemis["amqp"]).create_connection() as second:
+        with factory(port).create_connection() as second:
             with pytest.raises(JMSException) as caught:
                 second.client_id = name
             assert type(caught.value).__name__ == "InvalidClientIDException"
@@ -142,6 +156,7 @@ def test_listeners_and_transactions(connection: Connection) -> None:
     assert done.wait(10)
 
 
+@pytest.mark.requires("artemis")
 def test_a_connection_outlives_the_death_of_the_broker(tmp_path: Path) -> None:
     broker = Artemis(tmp_path)
     broker.start()
