@@ -92,6 +92,8 @@ class Subscription(Queue):
         self.selector = selector
         self.subscriber = subscriber
         """The connection of the present subscriber, or of the last one; `no_local` means this connection."""
+        self.find_client: Callable[[], ConnectionId | None] = _no_connection
+        """Returns the connection that has the subscription's client id, if there is one: `no_local` means it, too (JMS 2.0 §8.3.3)."""
         self.is_durable = is_durable
         self.users: dict[object, None] = {}
         """The consumers that use it, compared by identity: one at most unless it is shared. Guarded by the lock of the virtual host."""
@@ -114,8 +116,16 @@ class Subscription(Queue):
         return self.name if self.is_durable else None
 
     def leaves_out(self, reference: MessageReference) -> bool:
-        """Return whether `no_local` excludes the message, as it was published through the subscriber's own connection."""
-        return self.terms.no_local and reference.origin == self.subscriber
+        """Return whether `no_local` excludes the message, as the subscriber's own connection, or one of its client id, has published it."""
+        if not self.terms.no_local:
+            return False
+        origin = reference.origin
+        return origin == self.subscriber or (origin is not None and origin == self.find_client())
+
+
+def _no_connection() -> ConnectionId | None:
+    """Return None: the subscription belongs to no client id."""
+    return None
 
 
 _MANY: Final = 8  # selectors of one kind that are evaluated one by one

@@ -221,6 +221,15 @@ def test_a_durable_consumer_with_no_local_leaves_out_what_its_client_publishes(c
     assert take_texts(consumer, 1) == ["other"]
 
 
+def test_no_local_also_means_a_later_connection_of_the_client_identifier(connect: Connect, name: str) -> None:
+    with connect(name) as first:
+        open_consumer(first, "create_durable_consumer", name, name, None, True).close()
+    later, other = connect(name), connect()
+    publish(later, name, "own")
+    publish(other, name, "other")
+    assert take_texts(open_consumer(later, "create_durable_consumer", name, name, None, True), 1) == ["other"]
+
+
 @pytest.mark.parametrize("create", ["create_durable_consumer", "create_durable_subscriber"])
 def test_an_unshared_durable_subscription_needs_a_client_identifier(connect: Connect, name: str, create: str) -> None:
     session = connect().create_session()

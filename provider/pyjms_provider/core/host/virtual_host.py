@@ -465,6 +465,10 @@ class VirtualHost:
             if self._client_ids.setdefault(client_id, owner) != owner:
                 raise DuplicateClientIdError(f"client id {client_id!r} is in use by another connection of {self.name}")
 
+    def owner_of(self, client_id: str) -> ConnectionId | None:
+        """Return the connection that has `client_id`, or None. Takes no lock."""
+        return self._client_ids.get(client_id)
+
     # Ending
 
     def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
@@ -663,7 +667,9 @@ class HostSubscriptions:
         """Make a durable subscription, or none on failure; the caller prevents concurrent changes of it."""
         storage = self._host.storage
         kept = None if storage is None else storage.define_subscription(key, SubscriptionTerms.of(request))
-        made = self._make_subscription(_durable_name(key, request.address), request, subscriber, user, kept)
+        made = self._make_subscription(
+            _durable_name(key, request.address), request, subscriber, user, kept, key.client_id
+        )
         with self._lock:
             self._durable[key] = made
         try:
@@ -689,7 +695,9 @@ class HostSubscriptions:
         _check_settled(key, old)
         terms = SubscriptionTerms.of(request)
         kept = storage.succeed_later(key, terms)
-        made = self._make_subscription(_durable_name(key, request.address), request, subscriber, None, kept)
+        made = self._make_subscription(
+            _durable_name(key, request.address), request, subscriber, None, kept, key.client_id
+        )
 
         def exchange() -> None:
             self._host.topic(old.terms.topic.name).remove_subscription(old)
@@ -711,7 +719,9 @@ class HostSubscriptions:
             durable_name=key.name,
             is_shared=record.is_shared,
         )
-        made = self._make_subscription(_durable_name(key, record.address), request, ConnectionId(""), None, kept)
+        made = self._make_subscription(
+            _durable_name(key, record.address), request, ConnectionId(""), None, kept, key.client_id
+        )
         with self._lock:
             self._durable[key] = made
         self._host.topic(record.address.name).add_subscription(made)
@@ -788,6 +798,7 @@ class HostSubscriptions:
         subscriber: ConnectionId,
         user: object,
         kept: QueueJournal | None = None,
+        client_id: str = "",
     ) -> Subscription:
         host, terms = self._host, SubscriptionTerms.of(request)
         made = Subscription(
@@ -804,6 +815,8 @@ class HostSubscriptions:
             policy=host.policy.queues.for_subscription(terms.topic.name),
             on_dead=host.mover.dead_letter_all,
         )
+        if client_id:
+            made.find_client = partial(host.owner_of, client_id)
         if user is not None:
             made.users[user] = None
         made.watch, made.back_off_ms = host.expiries, host.policy.back_off_ms
