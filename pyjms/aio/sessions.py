@@ -65,7 +65,7 @@ class AwaitedSession(JmsSession):
             # JMS 1.1 §4.4.6: a session is a single-threaded context
             raise IllegalStateException("another task waits in a receive of this session: use a session a task")
 
-    def acknowledge(self, message: Message) -> None:
+    def acknowledge(self, message: Message | None = None) -> None:
         if _runs_loop_here():  # it would wait for the disk, or for a broker, and run between the session's calls
             raise IllegalStateException(
                 "message.acknowledge() would keep the event loop waiting: await session.acknowledge(message)"

@@ -526,7 +526,7 @@ class Properties(HeaderFields):
             self._settable = NO_NAMES if self._properties_read_only else KNOWN_NAMES
 
 
-def _class_of(given: object) -> type:
+def body_class(given: object) -> type:
     """Return the class that a caller of `get_body` gave, also for ``dict[str, object]`` and the like. Raises `IllegalArgumentException`."""
     kind = object if given is Any else get_origin(given) or given
     if not isinstance(kind, type):
@@ -581,7 +581,7 @@ class JmsMessage(Properties):
         self._body_read_only = False
 
     def get_body(self, c: type[T]) -> T | None:
-        kind = _class_of(c)
+        kind = body_class(c)
         body = self._whole_body()
         if body is not None and not _is_instance(body, kind):
             raise MessageFormatException(
@@ -590,7 +590,7 @@ class JmsMessage(Properties):
         return body  # type: ignore[no-any-return]  # an object of that class, or None
 
     def is_body_assignable_to(self, c: type[Any]) -> bool:
-        kind = _class_of(c)
+        kind = body_class(c)
         try:
             body = self._whole_body()
         except MessageFormatException:  # of a stream, or an object that cannot be decoded

@@ -49,6 +49,7 @@ class JmsMessageConsumer(MessageConsumer):
         "is_unreturned_settled",
         "latest",
         "provider",
+        "reads_body",
         "unreturned",
     )
 
@@ -71,6 +72,8 @@ class JmsMessageConsumer(MessageConsumer):
         """The message that a receive took and did not return, as a signal or a cancelled task ended it: the next receive, or a listener, begins with it."""
         self.is_unreturned_settled = False
         """Whether that message is settled: then it is not redelivered."""
+        self.reads_body: Callable[[Message], None] | None = None
+        """Reads the body of the message that the present receive takes, before the message is settled; None: the receive returns the message."""
         self.inbox = session.make_inbox()
         self.provider: ProviderConsumer
         """The provider's consumer; polled with the gate's lock held. There is none before `subscribe`."""

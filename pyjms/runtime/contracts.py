@@ -179,3 +179,19 @@ class SessionContract(Protocol):
     def poison(self) -> None:
         """Give up the connection."""
         ...
+
+
+class ContextContract(Protocol):
+    """A context, as its producers see it."""
+
+    def check_open(self) -> None:
+        """Raise `IllegalStateRuntimeException` when it is closed."""
+        ...
+
+    def require_delivery_delay(self) -> None:
+        """Raise JMSException when the provider has no delivery delay."""
+        ...
+
+    def send(self, destination: Destination, message: Message, options: Any) -> None:
+        """Send with the options of one producer."""
+        ...

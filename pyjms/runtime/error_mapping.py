@@ -1,4 +1,4 @@
-"""The one place where SPI errors become JMS exceptions; and the close of objects that a program does not get."""
+"""The one place where SPI errors become JMS exceptions, and those the exceptions of the simplified API; and the close of objects that a program does not get."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from pyjms import errors
 from pyjms.api.base import Closeable
 from pyjms.api.destination import TemporaryQueue, TemporaryTopic
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, JMSRuntimeException
 from pyjms.spi.errors import ProviderError
 
 
@@ -35,6 +35,41 @@ mapped_errors = _MappedErrors()
 """``with mapped_errors:`` around calls of the SPI that are not made for every message."""
 
 
+_RUNTIME: dict[type[JMSException], type[JMSRuntimeException]] = {
+    errors.IllegalStateException: errors.IllegalStateRuntimeException,
+    errors.InvalidClientIDException: errors.InvalidClientIDRuntimeException,
+    errors.InvalidDestinationException: errors.InvalidDestinationRuntimeException,
+    errors.InvalidSelectorException: errors.InvalidSelectorRuntimeException,
+    errors.JMSSecurityException: errors.JMSSecurityRuntimeException,
+    errors.MessageFormatException: errors.MessageFormatRuntimeException,
+    errors.MessageNotWriteableException: errors.MessageNotWriteableRuntimeException,
+    errors.ResourceAllocationException: errors.ResourceAllocationRuntimeException,
+    errors.TransactionInProgressException: errors.TransactionInProgressRuntimeException,
+    errors.TransactionRolledBackException: errors.TransactionRolledBackRuntimeException,
+}
+
+
+def to_runtime(error: JMSException) -> JMSRuntimeException:
+    """Return the exception of the simplified API that stands for `error`, with its reason and code, and `error` as the cause."""
+    kind = next((_RUNTIME[base] for base in type(error).__mro__ if base in _RUNTIME), JMSRuntimeException)
+    return kind(error.message, error.error_code, error)
+
+
+class _RuntimeErrors:
+    """A context in which JMS exceptions become those of the simplified API. Stateless: one serves all threads."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, JMSException):
+            raise to_runtime(error) from error
+
+
+runtime_errors = _RuntimeErrors()
+"""``with runtime_errors:`` around calls of the classic API that are not made for every message."""
+
+
 class ErrorCollector:
     """``with collector:`` around each of several steps that must all be tried, even if some of them fail."""
 
@@ -60,8 +95,8 @@ class ErrorCollector:
 
 
 def close_made(made: Closeable) -> None:
-    """Close a connection, session, consumer, producer or browser that the program does not get."""
-    with suppress(JMSException):  # the program gets the interrupt
+    """Close a connection, session, context, consumer, producer or browser that the program does not get."""
+    with suppress(JMSException, JMSRuntimeException):  # the program gets the interrupt
         made.close()
 
 

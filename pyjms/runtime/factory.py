@@ -12,16 +12,18 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from pyjms.api.context import JMSContext
 from pyjms.api.factory import (
     QueueConnectionFactory as QueueConnectionFactoryInterface,
 )
 from pyjms.api.factory import (
     TopicConnectionFactory as TopicConnectionFactoryInterface,
 )
-from pyjms.errors import IllegalArgumentException
+from pyjms.errors import IllegalArgumentException, JMSException
 from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.context import JmsContext, SharedConnection, require_mode, sort_context_arguments
 from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
-from pyjms.runtime.error_mapping import close_made, mapped_errors
+from pyjms.runtime.error_mapping import close_made, mapped_errors, runtime_errors
 from pyjms.runtime.type_names import NamedTypesProvider, TypeNames
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.credentials import login_of_account
@@ -58,7 +60,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
     Options, as keywords or in the URL's query:
 
     - client_id: the client identifier of its connections (§4.3.2).
-    - user_name, password: the credentials used when `create_connection` gets none. Keep passwords out of URLs. Without any, a connection
+    - user_name, password: the credentials used when `create_connection` or `create_context` gets none. Keep passwords out of URLs. Without any, a connection
       over a network takes the account's (§4.3.1): of the environment, or of the credentials file, for just that host and port.
     - trusted: classes that object messages from other processes may hold, as ``package.module.Class`` or
       ``package.module.*``; a comma-separated string or a collection of strings.
@@ -74,7 +76,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
     - record_synchronously: true to lose no event when the process is killed, for a `record` that is a directory.
 
     Raises JMSException for a malformed URL, IllegalArgumentException for an option of another type, or a `record` that names no directory. An unknown scheme and unknown
-    options are reported by `create_connection`.
+    options are reported by `create_connection` and `create_context`.
     """
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
@@ -113,6 +115,19 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
     def create_topic_connection(self, user_name: str | None = None, password: str | None = None) -> JmsTopicConnection:
         """Return a connection of the topic domain, stopped."""
         return self._connect(JmsTopicConnection, user_name, password)
+
+    @defers_signals(undo=close_made)
+    def create_context(self, *arguments: Any, **named: Any) -> JMSContext:
+        """Return a context with a connection of its own, in any of the argument orders of `pyjms.api.factory.ConnectionFactory`."""
+        with runtime_errors:
+            user_name, password, mode = sort_context_arguments(arguments, named)
+            connection = self._connect(JmsConnection, user_name, password)
+            try:
+                require_mode(connection, mode)
+            except JMSException:
+                close_made(connection)
+                raise
+            return JmsContext(SharedConnection(connection), mode)
 
     @defers_signals(undo=close_made)
     def _connect(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:

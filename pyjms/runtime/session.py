@@ -284,9 +284,11 @@ class JmsSession(SettlingSession):
                     if or_enter:
                         gate.end_receive()
                 message = thaw(delivery, self)
+                if consumer.reads_body is not None:
+                    self._read_body(consumer, consumer.reads_body, message, delivery, is_kept)
                 if self.settles_at_once:
                     # A settled message is not settled again: its connection may be lost by now, and the error would say that it is redelivered.
-                    unsettled = _NOTHING if is_kept else (delivery,)
+                    unsettled = _NOTHING if is_kept and consumer.is_unreturned_settled else (delivery,)
                 else:  # only after it was read: a close by another thread settles all unacknowledged messages of a DUPS_OK session
                     self.unacked.delivered(delivery)
                     unsettled = self.unacked.due()
@@ -306,6 +308,25 @@ class JmsSession(SettlingSession):
                 self._release_unread(delivery, unsettled)
                 raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
             return message
+
+    def _read_body(
+        self,
+        consumer: JmsMessageConsumer,
+        read: Callable[[Message], None],
+        message: Message,
+        delivery: Delivery,
+        is_kept: bool,
+    ) -> None:
+        """Read the body for a `receive_body`. If that fails, the message stays the consumer's next one, or counts as received (JMS 2.0 §8.6)."""
+        try:
+            read(message)
+        except JMSException:
+            if self.settles_by_itself:
+                consumer.is_unreturned_settled = is_kept and consumer.is_unreturned_settled
+                consumer.unreturned, consumer.latest = delivery, None
+            else:
+                self.unacked.delivered(delivery)
+            raise
 
     def _settle_taken(self, unsettled: Sequence[Delivery]) -> None:
         """Settle the deliveries that the mode requires now. Raises `ProviderError` if the client must not get the last of them."""

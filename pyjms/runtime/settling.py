@@ -87,7 +87,7 @@ class SettlingSession(Session):
     # Acknowledgement (§4.4.11)
 
     @defers_signals()
-    def acknowledge(self, message: Message) -> None:
+    def acknowledge(self, message: Message | None = None) -> None:
         """Acknowledge all messages that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, none."""
         self.check_open()
         if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn, TypeVar
 
+from pyjms.api.context import JMSContext
 from pyjms.api.session import AcknowledgeMode
 from pyjms.api.xa import (
     XAConnection,
     XAException,
+    XAJMSContext,
     XAQueueConnection,
     XAQueueSession,
     XAResource,
@@ -22,8 +24,10 @@ from pyjms.api.xa import XAQueueConnectionFactory as XAQueueConnectionFactoryInt
 from pyjms.api.xa import XATopicConnectionFactory as XATopicConnectionFactoryInterface
 from pyjms.errors import JMSException, TransactionInProgressException
 from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.context import JmsContext, SharedConnection
 from pyjms.runtime.contracts import ConnectionContract
 from pyjms.runtime.domains import JmsQueueConnection, JmsQueueSession, JmsTopicConnection, JmsTopicSession
+from pyjms.runtime.error_mapping import close_made, runtime_errors
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.runtime.session import JmsSession
 from pyjms.spi import xid as spi_xid
@@ -283,6 +287,27 @@ class JmsXATopicConnection(JmsTopicConnection, XATopicConnection):
         return self.open_session(JmsXATopicSession, True, AcknowledgeMode.SESSION_TRANSACTED)
 
 
+class JmsXAContext(JmsContext, XAJMSContext):
+    """An XA context: it is its own `context`, and only XA ends its transactions."""
+
+    session_type = JmsXASession
+
+    def __init__(self, shared: SharedConnection) -> None:
+        super().__init__(shared, AcknowledgeMode.SESSION_TRANSACTED)
+
+    @property
+    def context(self) -> JMSContext:
+        self.check_open()
+        return self
+
+    @property
+    def xa_resource(self) -> XAResource:
+        with runtime_errors:
+            session = self._opened()
+            assert isinstance(session, JmsXASession)
+            return session.xa_resource
+
+
 class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, XATopicConnectionFactoryInterface):
     """Makes XA connections, also those of one domain; its options are those of `ConnectionFactory`.
 
@@ -303,6 +328,12 @@ class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, 
     ) -> JmsXATopicConnection:
         """Return an XA connection of the topic domain, stopped."""
         return self._connect_xa(JmsXATopicConnection, user_name, password)
+
+    @defers_signals(undo=close_made)
+    def create_xa_context(self, user_name: str | None = None, password: str | None = None) -> XAJMSContext:
+        """Return an XA context with a connection of its own."""
+        with runtime_errors:
+            return JmsXAContext(SharedConnection(self._connect_xa(JmsXAConnection, user_name, password)))
 
     def _connect_xa(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         connection = self._connect(kind, user_name, password)

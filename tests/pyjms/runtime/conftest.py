@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
 from typing import Protocol
 
 import pytest
 
-from pyjms import Session
+from pyjms import JMSContext, Session
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi import ProviderUrl, find_provider
+from tests.pyjms.runtime.contexts import PROVIDERS, factory_of
 from tests.pyjms.runtime.helpers import Call, WatchedClock
 from tests.pyjms.runtime.wrapping import Wrapped
 
@@ -88,3 +90,24 @@ def stop_broker(jms_broker_url: str) -> Callable[[], None]:
         find_provider("vm").stop_broker(ProviderUrl.parse(jms_broker_url))
 
     return stop
+
+
+@pytest.fixture(params=PROVIDERS)
+def each_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ConnectionFactory]:
+    """A factory for a fresh broker, by each bundled provider."""
+    with factory_of(request.param, tmp_path) as factory:
+        yield factory
+
+
+@pytest.fixture
+def each_context(each_factory: ConnectionFactory) -> Iterator[JMSContext]:
+    """A context of it, AUTO_ACKNOWLEDGE."""
+    with each_factory.create_context() as context:
+        yield context
+
+
+@pytest.fixture
+def context(jms_connection_factory: ConnectionFactory) -> Iterator[JMSContext]:
+    """A context of the test's broker, AUTO_ACKNOWLEDGE."""
+    with jms_connection_factory.create_context() as context:
+        yield context
