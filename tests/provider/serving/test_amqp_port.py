@@ -14,6 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import ClientConnection, connect
 
+from pyjms import ConnectionFactory, DeliveryMode, Session
 from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import ACCEPTED, SaslCode, SaslInit, SaslMechanisms, SaslOutcome, Source, Target
 from pyjms_provider.model.errors import InvalidAttributesError
@@ -195,3 +196,27 @@ def test_a_port_for_amqp_alone_refuses_other_protocols() -> None:
 def test_a_port_needs_a_protocol() -> None:
     with anonymous_broker() as served, pytest.raises(InvalidAttributesError, match="protocols"):
         served.broker.create_child("port", {"name": "none", "type": "amqp", "port": 0, "protocols": []})
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_a_client_hears_whether_messages_that_may_be_lost_are_stored(tmp_path: Path, is_chosen: bool) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    with stored_broker(store, port=BOTH, persist_all=is_chosen) as served, amqp(served) as client:
+        assert ("pyjms:non-persistent-in-memory" in client.open().offered_capabilities) is not is_chosen
+
+
+def test_messages_without_a_wait_come_whole_with_the_close_of_the_connection() -> None:
+    with anonymous_broker(**BOTH) as served:
+        url = f"amqp://127.0.0.1:{port_of(served)}"
+        with ConnectionFactory(url).create_connection() as connection:
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            producer = session.create_producer(session.create_queue("orders"))
+            producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+            for number in range(1000):
+                producer.send(session.create_text_message(str(number)))
+        with ConnectionFactory(url).create_connection() as connection:
+            connection.start()
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            consumer = session.create_consumer(session.create_queue("orders"))
+            got = [getattr(consumer.receive_no_wait(), "text", None) for _ in range(1000)]
+    assert got == [str(number) for number in range(1000)]

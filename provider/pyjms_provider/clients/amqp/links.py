@@ -21,7 +21,7 @@ from pyjms_provider.amqp.performatives import (
 )
 from pyjms_provider.clients.amqp.physical_connection import PhysicalConnection, Reply
 from pyjms_provider.clients.amqp.refusals import outcome_refusal, refusal
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError, UnansweredError
 from pyjms_provider.protocols.amqp.link import Sender, is_final
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ class SendingLink(ClientLink):
         self._pending: dict[OutgoingDelivery, Reply | Callable[[Any], None]] = {}
         self.is_ending = False
         """Whether calls that wait for credit end with `ClosedError`."""
+        self.is_known = False
+        """Whether the broker has taken a message on this link, and has refused none since."""
 
     def send(self, data: bytes, what: str, *, state: Any = None) -> Any:
         """Send a message and return its outcome: the delivery's state. Waits for credit.
@@ -164,7 +166,10 @@ class SendingLink(ClientLink):
         """
         while True:
             reply = Reply()
-            with self.physical.lock:
+            physical = self.physical
+            with physical.lock:
+                if physical.has_ended or physical.is_closing:
+                    raise NotSentError(physical.reason or "it was closed")
                 self._check()
                 if self._can_send():
                     sent = self._send(data, state, is_settled=done is None)

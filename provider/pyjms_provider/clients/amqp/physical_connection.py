@@ -60,6 +60,10 @@ _log = logging.getLogger("pyjms.amqp")
 _BATCH: Final = 256 * 1024
 _GRACE_MS: Final = 40.0
 """How long a call that is interrupted still waits for its answer: it nearly always comes, and the call has been done."""
+_AT_ONCE: Final = 2
+_GATHERED: Final = 32 * 1024
+"""Messages that no call waits for: how many are written at once after a pause, and how many bytes of later ones are gathered
+(decision 0603)."""
 CLOSE_MS: Final = 5_000
 """How long the close of a connection waits for the broker, at most."""
 
@@ -182,6 +186,8 @@ class PhysicalConnection:
         self._received_ms = self._system_clock.monotonic_ms()
         self.has_rest = False
         """Whether the I/O thread is the writer."""
+        self._in_a_row = 0
+        """How many messages were posted since a thread waited, or since the last round of the I/O thread."""
         self._io = IoThread(self, endpoint, connect, protocol="amqp", faults=())
         self._socket, self._wakeup, self._reader = self._io.socket, self._io.wakeup, self._io.reader
 
@@ -326,6 +332,7 @@ class PhysicalConnection:
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait as the clock does, for a signal that this connection sets; see `SocketReader.wait`."""
+        self._in_a_row = 0
         try:
             self.flush()
         except ConnectionLostInCallError:
@@ -364,6 +371,18 @@ class PhysicalConnection:
     def flush_soon(self) -> None:
         """Have it written within some milliseconds, together with what comes until then."""
         self._reader.keep_polling()
+
+    def flush_posted(self) -> None:
+        """Have a message written that no call waits for: at once after a pause, or when much has gathered, else with those that follow it.
+
+        Raises `ConnectionLostInCallError`.
+        """
+        # Counted without a lock: a count that is lost only decides whether one message waits for others.
+        self._in_a_row += 1
+        if self._in_a_row <= _AT_ONCE or self.engine.out_size >= _GATHERED:
+            self.flush()
+        else:
+            self._reader.keep_polling()
 
     def _take(self) -> bytes:
         """Return the next bytes for the socket; the lock is held."""
@@ -430,6 +449,7 @@ class PhysicalConnection:
 
     def write(self) -> None:
         """Write what the socket did not take, and what waits."""
+        self._in_a_row = 0
         if self.has_rest:
             self._drain(self._take_locked())
         else:

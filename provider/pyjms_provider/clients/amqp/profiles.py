@@ -9,7 +9,12 @@ from urllib.parse import quote, unquote
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms_provider.amqp.capabilities import CONFIRMED_SETTLEMENT, DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS
+from pyjms_provider.amqp.capabilities import (
+    CONFIRMED_SETTLEMENT,
+    DELAYED_DELIVERY,
+    NON_PERSISTENT_IN_MEMORY,
+    SHARED_SUBSCRIPTIONS,
+)
 from pyjms_provider.amqp.performatives import Open
 
 _QUEUES: Final = Capability.SELECTORS | Capability.BROWSING | Capability.TEMPORARY_DESTINATIONS | Capability.EXPIRATION
@@ -43,6 +48,9 @@ class BrokerProfile:
     """Whether it sends a released message to the same link again, behind later ones: then none is released before the link ends."""
     confirms: bool = False
     """Whether it tells that it has settled a delivery (`CONFIRMED_SETTLEMENT`)."""
+    posts_non_persistent: bool = False
+    """Whether a NON_PERSISTENT message to a destination that has taken one is sent without a wait for its outcome
+    (`NON_PERSISTENT_IN_MEMORY`)."""
     queue_prefix: str = ""
     """What the name of a queue begins with in addresses."""
     topic_prefix: str = ""
@@ -137,6 +145,7 @@ def profile_of(opened: Open, host: str) -> BrokerProfile:
         found,
         capabilities=capabilities,
         confirms=CONFIRMED_SETTLEMENT in offered,
+        posts_non_persistent=NON_PERSISTENT_IN_MEMORY in offered,
         queue_prefix=str(properties.get("queue-prefix") or found.queue_prefix),
         topic_prefix=str(properties.get("topic-prefix") or found.topic_prefix),
     )

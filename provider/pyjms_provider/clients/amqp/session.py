@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import (
@@ -160,11 +161,7 @@ class AmqpSession(ProviderSession):
             if self.transacted:
                 self._transactions.send(envelope.destination, data, is_persistent=envelope.delivery_mode == _PERSISTENT)
             else:
-                link = self.present_sender(envelope.destination)
-                self._send_tag(link.physical)
-                error = outcome_refusal(link.send(data, f"a message to {envelope.destination}"))
-                if error is not None:
-                    raise error
+                self._send(envelope, data)
         except ConnectionLostInCallError as error:
             self.check_open()
             if self.transacted:
@@ -174,13 +171,46 @@ class AmqpSession(ProviderSession):
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
-    def _send_tag(self, physical: PhysicalConnection) -> None:
-        """Have the write of the next message store the tag of the request. Raises as `CommandLink.ask`."""
+    def _send(self, envelope: Envelope, data: bytes) -> None:
+        """Send a message outside of transactions, and wait for its outcome if that tells something (decision 0603)."""
+        address = envelope.destination
+        link = self.present_sender(address)
+        is_tagged = self._send_tag(link.physical)
+        if link.is_known and envelope.delivery_mode != _PERSISTENT and not is_tagged:
+            link.post(data, f"a message to {address}", done=partial(self._posted, link))
+            link.physical.flush_posted()
+            return
+        outcome = link.send(data, f"a message to {address}")
+        error = outcome_refusal(outcome)
+        if error is not None:
+            raise error
+        connection = self.connection
+        # A temporary destination of its own the program itself may delete: then the next send must fail (JMS 1.1 §4.4.3).
+        link.is_known = (
+            outcome is not None
+            and connection.profile.posts_non_persistent
+            and not (address.temporary and connection.owns(address))
+        )
+
+    def _posted(self, link: SendingLink, outcome: Any) -> None:
+        """Hear the outcome of a message that no call waits for. The lock is held."""
+        error = outcome if isinstance(outcome, ProviderError) else outcome_refusal(outcome)
+        if error is None:
+            return
+        # The end of the link is one event, however many messages were on their way.
+        if error is not outcome or link.is_known:
+            link.physical.later(partial(self.connection.report, error))
+        link.is_known = False
+
+    def _send_tag(self, physical: PhysicalConnection) -> bool:
+        """Have the write of the next message store the tag of the request, if there is one; return whether. Raises as `CommandLink.ask`."""
         unit = self._unit
-        if unit is not None and unit.request_tag is not None:
-            tags, unit.request_tag = unit.request_tag, None
-            # On the connection of the message: if it is lost between the two, the broker drops the tag.
-            self.commands(physical).ask(unit.tagging(tags))
+        if unit is None or unit.request_tag is None:
+            return False
+        tags, unit.request_tag = unit.request_tag, None
+        # On the connection of the message: if it is lost between the two, the broker drops the tag.
+        self.commands(physical).ask(unit.tagging(tags))
+        return True
 
     def _encoded(self, envelope: Envelope) -> bytes:
         connection = self.connection

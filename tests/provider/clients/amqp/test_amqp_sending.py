@@ -16,7 +16,7 @@ from pyjms.spi.errors import (
     RolledBackError,
 )
 from pyjms_provider.amqp.errors import LinkFault
-from pyjms_provider.amqp.performatives import ACCEPTED, RELEASED, Error, Modified, Rejected
+from pyjms_provider.amqp.performatives import ACCEPTED, RELEASED, Error, Modified, Open, Rejected
 from pyjms_provider.protocols.amqp.connection import ConnectionSettings
 from tests.provider.clients.amqp.peer import Peer, text_of
 from tests.provider.clients.amqp.world import NEWS, QUICKLY, Events, connected, message, session_at
@@ -275,3 +275,95 @@ def test_a_large_transaction_does_not_wait_in_memory(peer: Peer) -> None:
             session.send(message(text))
         session.commit()
         assert len(peer.queue("orders")) == 10
+
+
+# NON_PERSISTENT messages to a broker that keeps them in memory
+
+
+def _in_memory(peer: Peer) -> None:
+    peer.script.open = Open("peer", offered_capabilities=("pyjms:non-persistent-in-memory",))
+
+
+def test_after_the_first_a_message_that_may_be_lost_waits_for_no_outcome(peer: Peer) -> None:
+    _in_memory(peer)
+    with session_at(peer, QUICKLY.replace("timeout_ms=10000", "timeout_ms=300")) as session:
+        session.send(message("0", delivery_mode=1))
+        peer.script.outcome = lambda address, data: None  # it answers no more
+        for number in range(1, 4):
+            session.send(message(str(number), delivery_mode=1))
+        with pytest.raises(InDoubtError):
+            session.send(message("4"))
+
+
+def test_messages_without_a_wait_come_in_order_and_before_a_later_one_with_a_wait(peer: Peer) -> None:
+    _in_memory(peer)
+    with session_at(peer) as session:
+        for number in range(300):
+            session.send(message(str(number), delivery_mode=2 if number % 100 == 99 else 1))
+    assert [text_of(kept.data) for kept in peer.queue("orders")] == [str(number) for number in range(300)]
+
+
+def test_a_message_without_a_wait_is_written_soon(peer: Peer) -> None:
+    _in_memory(peer)
+    with session_at(peer) as session:
+        for number in range(4):
+            session.send(message(str(number), delivery_mode=1))
+        peer.wait_for(lambda: len(peer.queue("orders")) == 4)
+
+
+def test_a_refusal_that_no_send_waits_for_is_told_and_the_next_send_waits(peer: Peer) -> None:
+    _in_memory(peer)
+    events = Events()
+    with connected(peer, events=events) as connection:
+        session = connection.open_session(transacted=False)
+        session.send(message("0", delivery_mode=1))
+        peer.script.outcome = lambda address, data: Rejected(Error("amqp:resource-limit-exceeded", "full"))
+        session.send(message("1", delivery_mode=1))
+        (told,) = events.wait_for(1)
+        assert isinstance(told, ResourceError)
+        assert "full" in told.reason
+        with pytest.raises(ResourceError, match="full"):
+            session.send(message("2", delivery_mode=1))
+        peer.script.outcome = lambda address, data: ACCEPTED
+        session.send(message("3", delivery_mode=1))
+        session.send(message("4", delivery_mode=1))
+        peer.wait_for(lambda: len(peer.queue("orders")) == 3)
+    assert len(events.errors) == 1
+
+
+def test_the_end_of_a_link_is_told_once_for_all_messages_on_their_way(peer: Peer) -> None:
+    _in_memory(peer)
+    events = Events()
+    with connected(peer, events=events) as connection:
+        session = connection.open_session(transacted=False)
+        session.send(message("0", delivery_mode=1))
+        peer.script.outcome = lambda address, data: None
+        for number in range(1, 4):
+            session.send(message(str(number), delivery_mode=1))
+        link = next(iter(session._senders.values()))
+        peer.wait_for(lambda: len(link._pending) == 3)
+        peer.do(lambda served: served.links[0].detach(fault=LinkFault("amqp:resource-deleted", "gone")))
+        (told,) = events.wait_for(1)
+        assert "gone" in told.reason
+        peer.script.outcome = lambda address, data: ACCEPTED
+        session.send(message("5", delivery_mode=1))
+    assert len(events.errors) == 1
+
+
+def test_each_message_to_an_own_temporary_queue_waits(peer: Peer) -> None:
+    _in_memory(peer)
+    with connected(peer) as connection:
+        session = connection.open_session(transacted=False)
+        answers = connection.create_temporary(AddressKind.QUEUE)
+        session.send(message("0", answers, delivery_mode=1))
+        peer.script.outcome = lambda address, data: Rejected(Error("amqp:not-found", "gone"))
+        with pytest.raises(DestinationError):
+            session.send(message("1", answers, delivery_mode=1))
+
+
+def test_without_that_promise_each_message_waits(peer: Peer) -> None:
+    with session_at(peer) as session:
+        session.send(message("0", delivery_mode=1))
+        peer.script.outcome = lambda address, data: Rejected(Error("amqp:not-found", "gone"))
+        with pytest.raises(DestinationError):
+            session.send(message("1", delivery_mode=1))

@@ -23,6 +23,7 @@ from pyjms_provider.amqp.capabilities import (
     ANONYMOUS_RELAY,
     CONFIRMED_SETTLEMENT,
     DELAYED_DELIVERY,
+    NON_PERSISTENT_IN_MEMORY,
     SHARED_SUBSCRIPTIONS,
     SOLE_CONNECTION,
 )
@@ -421,7 +422,8 @@ class AmqpServerEngine(ProtocolEngine):
         except ProviderError as closed_error:  # the virtual host has ended its connections meanwhile
             self._refuse_open(self._trouble or closed_error, properties)
             return
-        machine.open(Open(settings.container_id, offered_capabilities=_OFFERED, properties=properties))
+        capabilities = _OFFERED if self._guard.host.persists_all else (*_OFFERED, NON_PERSISTENT_IN_MEMORY)
+        machine.open(Open(settings.container_id, offered_capabilities=capabilities, properties=properties))
         self._process(())
         self.transport.wake()
 
