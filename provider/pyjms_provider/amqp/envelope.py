@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms_provider.amqp.addresses import split_address
-from pyjms_provider.amqp.jms import read_message, write_header, write_message
+from pyjms_provider.amqp.jms import read_fields, read_message, write_header, write_message
 from pyjms_provider.amqp.message import Message
 
 
@@ -88,8 +88,7 @@ def read_envelope(data: bytes, *, now_ms: int, destination: Address) -> AmqpEnve
 
 def envelope_of(message: Message, *, now_ms: int, destination: Address) -> AmqpEnvelope:
     """Return the envelope of a message whose sections have been found. As `read_envelope`."""
-    read = read_message(message, now_ms=now_ms, destination=destination, address=split_address)
-    envelope = AmqpEnvelope(*_plain(read))
+    envelope = AmqpEnvelope(*read_fields(message, now_ms=now_ms, destination=destination, address=split_address))
     envelope.destination = destination  # type: ignore[misc]  # not shared yet
     envelope.keep(message)
     return envelope

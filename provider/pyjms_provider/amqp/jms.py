@@ -326,6 +326,18 @@ def read_message(
     Raises:
         DecodeError: a section is not what its definition says.
     """
+    # By position: keywords take three times as long.
+    return Envelope(*read_fields(message, now_ms=now_ms, destination=destination, address=address))
+
+
+def read_fields(
+    message: Message,
+    *,
+    now_ms: int,
+    destination: Address | None,
+    address: Callable[[str], tuple[str, AddressKind | None]],
+) -> tuple[Any, ...]:
+    """Return the fields of the envelope, in their order. As `read_message`."""
     header, properties, annotations = message.header, message.properties, message.message_annotations
     to = _address(properties.to, annotations, DESTINATION_TYPE, _OLD_DESTINATION_TYPE, destination, address)
     kind, body = _read_body(message, annotations, properties.content_type)
@@ -336,8 +348,7 @@ def read_message(
     reply_to = properties.reply_to
     if reply_to is not None:
         reply_to = _address(reply_to, annotations, REPLY_TO_TYPE, _OLD_REPLY_TO_TYPE, destination, address)
-    # By position: keywords take three times as long.
-    return Envelope(
+    return (
         to or destination or Address(AddressKind.QUEUE, ""),
         None if message_id is None else MessageId(message_id),
         properties.creation_time or 0,

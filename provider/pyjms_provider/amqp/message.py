@@ -45,7 +45,7 @@ SECTIONS_MAX: Final = 65_536
 
 
 _KNOWN_MAX: Final = 512
-_KNOWN_SIZE_MAX: Final = 64
+_KNOWN_SIZE_MAX: Final = 128
 _known: dict[bytes, Any] = {}
 """What short headers and annotations say, by their bytes: a flow of messages has few of them. Bounded, as clients choose them."""
 

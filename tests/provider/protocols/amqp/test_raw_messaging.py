@@ -773,3 +773,62 @@ def test_an_unknown_host_is_the_only_one(broker: RawBroker) -> None:
     peer = broker.opened(hostname="the-name-of-a-machine")
     peer.begin()
     peer.close()
+
+
+# Messages for consumers that wait
+
+
+def test_consumers_that_wait_get_messages_in_turn_as_far_as_their_credit_goes(broker: RawBroker) -> None:
+    name = fresh()
+    first, second = broker.receiver(name, credit=2), broker.receiver(name, credit=1)
+    for peer in (first, second):  # the answer to an echo: the broker has seen the credit
+        peer.send(Flow(0, 2**31 - 1, 0, 2**31 - 1, echo=True))
+        peer.expect(Flow, passing=())
+    sender = broker.sender(name)
+    bodies = [text(str(number)) for number in range(4)]
+    for body in bodies:
+        assert sender.outcome(body) == ACCEPTED
+    got = [[bare(peer.receive()[1]) for _ in range(count)] for peer, count in ((first, 2), (second, 1))]
+    assert sorted(got[0] + got[1]) == sorted(bodies[:3])
+    assert got[0] == sorted(got[0])
+    second.give_credit(1, count=1)
+    assert bare(second.receive()[1]) == bodies[3]
+
+
+def test_messages_come_once_and_in_order_to_a_consumer_that_drains_between_them(broker: RawBroker) -> None:
+    name = fresh()
+    peer = broker.receiver(name, credit=1)
+    sender = broker.sender(name)
+    seen = 0
+    for number in range(20):
+        assert sender.outcome(text(str(number))) == ACCEPTED
+        transfer, data = peer.receive()
+        assert bare(data) == text(str(number))
+        assert transfer.delivery_id is not None
+        peer.settle(transfer.delivery_id, ACCEPTED)
+        seen += 1
+        if number % 2 == 1:
+            peer.give_credit(1, count=seen, drain=True)
+            while peer.expect(Flow, passing=()).link_credit != 0:
+                pass
+            seen += 1  # a drain uses the credit up
+        peer.give_credit(1, count=seen)
+    peer.close()
+    assert broker.left(name) == []
+
+
+@pytest.mark.parametrize("outcome", [None, ACCEPTED])
+def test_what_a_waiting_consumer_got_is_as_unsettled_as_any_other(broker: RawBroker, outcome: Any) -> None:
+    name = fresh()
+    peer = broker.receiver(name, credit=10)
+    sender = broker.sender(name)
+    assert sender.outcome(text("x")) == ACCEPTED
+    transfer, data = peer.receive()
+    assert bare(data) == text("x")
+    assert transfer.delivery_id is not None
+    if outcome is ACCEPTED:
+        peer.settle(transfer.delivery_id, outcome)
+    peer.send(Detach(1, closed=True))
+    peer.expect(Detach)
+    peer.close()
+    assert broker.left(name) == ([] if outcome is ACCEPTED else [text("x")])

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError, UnknownSubscriptionError
+from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
@@ -175,6 +177,10 @@ class _OutgoingLink:
 
     def write(self, delivery: Delivery, *, is_settled: bool) -> Iterable[bytes]:
         """Send a message; return the bytes. Raises `ProviderError` if it cannot be read."""
+        self._send(delivery, is_settled=is_settled)
+        return (self.session.engine.machine.take(),)
+
+    def _send(self, delivery: Delivery, *, is_settled: bool) -> None:
         engine, link = self.session.engine, self.link
         data = write_envelope(
             delivery.envelope, now_ms=engine.service.clock.time_ms(), delivery_count=delivery.count - 1
@@ -188,7 +194,6 @@ class _OutgoingLink:
             self.unsettled[sent.id] = delivery
             if transaction is not None:
                 transaction.acquired.append(partial(self._give_back, sent))
-        return (engine.machine.take(),)
 
     def _give_back(self, sent: OutgoingDelivery) -> None:
         """Give back what was acquired in a transaction that is rolled back, if the client holds it still."""
@@ -225,6 +230,28 @@ class _OutgoingLink:
         """Go on, as there may be room for more."""
         if len(self.unsettled) + 1 >= self.session.engine.service.settings.unsettled_max:
             self.on_ready()
+
+
+class _DirectConsumer:
+    """Takes messages for a consumer's link while they are sent on its thread (decision 0610)."""
+
+    def __init__(self, link: ConsumerLink) -> None:
+        self._link = link
+        self._direct_deliveries = link.session.engine.service.direct_deliveries
+
+    def may_take(self) -> bool:
+        """Return whether the link takes a message now: nothing of it or its connection is pending. Any thread."""
+        # Called under the queue's lock, perhaps on another thread, which may not look at the machine.
+        return FAST_PATHS and self._direct_deliveries.thread == get_ident() and self._link.may_take
+
+    def take(self, delivery: Delivery) -> None:
+        """Take the message for which `may_take` returned True. It is written after the send."""
+        # An error of this client's socket must not become the sender's.
+        self._direct_deliveries.taken.append((self, delivery))
+
+    def write(self, delivery: Delivery) -> None:
+        """Write a taken message."""
+        self._link.push(delivery)
 
 
 class ConsumerLink(_OutgoingLink):
@@ -296,6 +323,8 @@ class ConsumerLink(_OutgoingLink):
             self.session.refuse(self.link, error)
             return
         self.attach(self._answered())
+        if self._consumer is not None and not self._is_presettled:
+            self.session.engine.guard.host.hand_over(self._consumer, _DirectConsumer(self))
 
     def _answered(self) -> Source:
         """Return the source as the broker has it."""
@@ -350,6 +379,40 @@ class ConsumerLink(_OutgoingLink):
         if self._is_presettled:
             self.session.written.append(delivery)
         return written
+
+    @property
+    def may_take(self) -> bool:
+        """Whether a message that is being sent may be taken, as nothing is pending before it."""
+        session, link = self.session, self.link
+        return (
+            link.credit > 0
+            and self.is_open
+            and not link.is_draining
+            and self._held is None
+            and self._acquiring is None
+            and not self._fetching.is_busy
+            and self not in session.consumers.scheduled
+            and session.may_send
+            and len(self.unsettled) < session.engine.service.settings.unsettled_max
+            and session.engine.is_free
+        )
+
+    def push(self, delivery: Delivery) -> None:
+        """Send a message that was taken, at once. Never raises."""
+        engine, consumer = self.session.engine, self._consumer
+        if not self.may_send:  # another link of its session has used up the window meanwhile
+            self._held = delivery
+            self.on_ready()
+            return
+        try:
+            self._send(delivery, is_settled=False)
+            engine.push()
+            if self.link.credit <= 0 and consumer is not None:
+                consumer.set_interested(False)  # as in `pull`
+        except ProviderError as error:
+            self.session.end_link(self.link, error)
+        except Exception as error:
+            engine.fail(error)
 
     # The end
 

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.engine import TransportContext
     from pyjms_provider.protocols.hosts import Guard
     from pyjms_provider.protocols.rare_lines import RareLines
-    from pyjms_provider.protocols.scheduling import Backlog, DeliveryScheduler, SerialExecutor, SessionScheduler
+    from pyjms_provider.protocols.scheduling import (
+        Backlog,
+        DeliveryScheduler,
+        DirectDeliveries,
+        SerialExecutor,
+        SessionScheduler,
+    )
 
 
 class Service(Protocol):
@@ -36,6 +42,11 @@ class Service(Protocol):
     @property
     def settings(self) -> AmqpSettings:
         """The limits of a connection."""
+        ...
+
+    @property
+    def direct_deliveries(self) -> DirectDeliveries:
+        """Of messages that are sent on the thread of its connections (decision 0610)."""
         ...
 
     @property
@@ -66,6 +77,15 @@ class Engine(Protocol):
     @property
     def is_over(self) -> bool:
         """Whether the connection has ended, or ends when all is written."""
+        ...
+
+    @property
+    def is_free(self) -> bool:
+        """Whether `push` may write now, as nothing is pending before it. The connection's thread."""
+        ...
+
+    def push(self) -> None:
+        """Have what the machine has to say written at once, while the connection `is_free`."""
         ...
 
     @property

@@ -510,6 +510,16 @@ class AmqpServerEngine(ProtocolEngine):
     # For sessions and links
 
     @property
+    def is_free(self) -> bool:
+        """Whether `push` may write now, as nothing is pending before it. The connection's thread."""
+        machine = self.machine
+        return machine.is_open and not machine.out_size and not self._finished and self.transport.is_free
+
+    def push(self) -> None:
+        """Have what the machine has to say written at once, while the connection `is_free`."""
+        self.transport.push(self.machine.take())
+
+    @property
     def connection(self) -> ProviderConnection:
         """The connection to the virtual host."""
         assert self._connection is not None, "the client has logged in"

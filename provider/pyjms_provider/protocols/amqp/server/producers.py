@@ -178,7 +178,13 @@ class ProducerLink:
             sends.is_patient = True
         elif may_wait:
             self._late = work, sends
-        session.add(work)
+        # Consumers of this loop may take the message while it is sent; `close` writes it to them (decision 0610).
+        direct_deliveries = session.engine.service.direct_deliveries
+        direct_deliveries.open()
+        try:
+            session.add(work)
+        finally:
+            direct_deliveries.close()
 
     def _read(self, delivery: IncomingDelivery) -> Envelope:
         """Return the envelope of a message. Raises `AmqpError`, `ProviderError`."""

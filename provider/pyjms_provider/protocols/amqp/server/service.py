@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyjms_provider.protocols.amqp.server.engine import AmqpServerEngine
 from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
 from pyjms_provider.protocols.rare_lines import RareLines
+from pyjms_provider.protocols.scheduling import DirectDeliveries
 from pyjms_provider.security.logins import RevocationGuard
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class AmqpService:
     note_login: NoteLogin = field(default=lambda *_: None)
     revocations: RevocationGuard = field(default_factory=RevocationGuard)
     """Finds users whose connections are ended during their login."""
+    direct_deliveries: DirectDeliveries = field(default_factory=DirectDeliveries)
+    """All connections of a service are on one loop."""
     rare_lines: RareLines = field(default_factory=RareLines)
     """Limits the log lines that untrusted peers can cause."""
 

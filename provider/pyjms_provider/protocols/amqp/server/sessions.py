@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.session import Session
 
 ACCEPTED: Final = Accepted()
+_PERSISTENT: Final = 2
 
 
 class ServedSession:
@@ -231,11 +232,13 @@ class ServedSession:
             late[1].extend(known)
             return
         joined = list(known)
+        # Messages that are on no disk are settled at once, so that what comes behind need not wait for its turn.
+        waits = self.waits and any(delivery.envelope.delivery_mode == _PERSISTENT for _, delivery in joined)
         work = Work(
             lambda: self.receiving.acknowledge([delivery for _, delivery in joined]),
             lambda error: self._settled(joined, ACCEPTED, is_settled, error),
-            self.waits,
-            is_brief=self.waits and self.engine.guard.host.waits_briefly(None),
+            waits,
+            is_brief=waits and self.engine.guard.host.waits_briefly(None),
         )
         if is_settled:
             self._late = work, joined
