@@ -291,6 +291,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
         "JMSDestination": destination_text(message.jms_destination),
         "JMSTimestamp": message.jms_timestamp,
         "JMSExpiration": message.jms_expiration,
+        "JMSDeliveryTime": message.jms_delivery_time,
         "JMSDeliveryMode": DeliveryMode(mode).name if mode in {1, 2} else mode,
         "JMSPriority": message.jms_priority,
         "JMSRedelivered": message.jms_redelivered,
@@ -364,6 +365,7 @@ def show_message(console: Console, message: Message) -> None:
     properties, body = data.pop("properties"), data.pop("body")
     data["JMSTimestamp"] = time_text(message.jms_timestamp)
     data["JMSExpiration"] = time_text(message.jms_expiration) or "never"
+    data["JMSDeliveryTime"] = time_text(message.jms_delivery_time)
     for name, value in {**data, **properties}.items():
         if value is not None and value != "":
             table.add_row(f"[cyan]{escaped(name)}[/]", escaped(text_of(value)))

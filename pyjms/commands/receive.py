@@ -32,6 +32,7 @@ EXAMPLES: Final = (
     "pyjms receive stomp://127.0.0.1:61613 orders --count 0 --timeout 0 --json | jq .body",
     'pyjms receive vm://shop orders --selector "cups > 1" --count 10 --save inbox --transacted',
     "pyjms receive stomp://127.0.0.1:61613 topic:prices --durable desk --client-id trader-7 --count 0",
+    "pyjms receive stomp://127.0.0.1:61613 topic:prices --shared desks --count 0 --timeout 0",
 )
 
 _ENDINGS: Final = {"text": "txt", "bytes": "bin", "map": "json", "stream": "json", "none": "txt"}
@@ -55,6 +56,18 @@ _Durable = Annotated[
     str | None,
     typer.Option(help="Receive from this durable subscription of the topic.", metavar="NAME", show_default=False),
 ]
+_Shared = Annotated[
+    str | None,
+    typer.Option(
+        help="Divide the topic's messages with all who name this subscription; it ends with the last of them.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+_SharedDurable = Annotated[
+    str | None,
+    typer.Option(help="The same, of a subscription that stays.", metavar="NAME", show_default=False),
+]
 _ClientId = Annotated[str | None, typer.Option(help="Whose subscription it is.", metavar="ID", show_default=False)]
 _Save = Annotated[
     Path | None,
@@ -73,6 +86,8 @@ def receive(
     timeout: _Timeout = 10_000,
     selector: Selector = None,
     durable: _Durable = None,
+    shared: _Shared = None,
+    shared_durable: _SharedDurable = None,
     client_id: _ClientId = None,
     save: _Save = None,
     transacted: _Transacted = False,
@@ -88,6 +103,8 @@ def receive(
     """
     with errors_told("receive"):
         # Before the log-in, so that a command-line mistake asks for no password.
+        if sum(each is not None for each in (durable, shared, shared_durable)) > 1:
+            raise CommandError("a consumer has one subscription; give one of --durable, --shared and --shared-durable")
         if durable is not None and client_id is None:
             raise CommandError("a durable subscription belongs to a client; name it with --client-id")
         if save is not None:
@@ -96,7 +113,7 @@ def receive(
             # CLIENT_ACKNOWLEDGE: with AUTO_ACKNOWLEDGE a message would be acknowledged before it is printed or in its
             # file.
             session = connection.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
-            consumer = _consumer(session, source, selector, durable)
+            consumer = _consumer(session, source, selector, durable, shared, shared_durable)
             connection.start()
             output = _Output(save, as_json=as_json, full=full)
             received = 0
@@ -117,13 +134,26 @@ def receive(
             raise typer.Exit(FAILED)
 
 
-def _consumer(session: Session, source: str, selector: str | None, durable: str | None) -> MessageConsumer:
+def _consumer(
+    session: Session,
+    source: str,
+    selector: str | None,
+    durable: str | None,
+    shared: str | None,
+    shared_durable: str | None,
+) -> MessageConsumer:
     found = destination(session, source)
-    if durable is None:
+    if durable is shared is shared_durable is None:
         return session.create_consumer(found, selector)
     if not isinstance(found, Topic):
-        raise CommandError(f"only topics have durable subscriptions; write topic:{source.removeprefix('queue:')}")
-    return session.create_durable_subscriber(found, durable, selector)
+        kind = "durable" if shared is None else "shared"
+        raise CommandError(f"only topics have {kind} subscriptions; write topic:{source.removeprefix('queue:')}")
+    if shared is not None:
+        return session.create_shared_consumer(found, shared, selector)
+    if shared_durable is not None:
+        return session.create_shared_durable_consumer(found, shared_durable, selector)
+    assert durable is not None, "one of the three is given"
+    return session.create_durable_consumer(found, durable, selector)
 
 
 class _Output:

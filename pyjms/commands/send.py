@@ -28,7 +28,6 @@ from pyjms.commands.connecting import (
 from pyjms.messages.base import DUPLICATE_ID
 from pyjms.spi.arguments import span_ms
 from pyjms.spi.clock import SystemClock
-from pyjms.spi.envelope import DELIVER_AT
 from pyjms.spi.terminal import escaped, note, put_json
 from pyjms.spi.words import counted
 
@@ -118,6 +117,8 @@ def send(
     with errors_told("send"):
         if lines and count > 1:
             raise CommandError("--count repeats one body; leave it out with --lines")
+        if deliver_at is not None and delay is not None:
+            raise CommandError("--deliver-at and --delay say the same in two ways; give one of them")
         choices = _Choices(
             properties=tuple(properties or ()),
             priority=priority,
@@ -126,14 +127,14 @@ def send(
             reply_to=reply_to,
             correlation_id=correlation_id,
             jms_type=jms_type,
-            deliver_at_ms=_deliver_at(deliver_at, delay),
+            deliver_at_ms=deliver_at,
+            delay_ms=delay,
             duplicate_id=duplicate_id,
         )
         # A generator: with --lines each line is sent as it arrives, as from tail -f.
         bodies = read_bodies(body, file, lines=lines)
         with Login(user, password_file).connect(url) as connection:
-            # Before anything is sent: another broker would take these properties for the application's, and ignore
-            # them.
+            # Before anything is sent: another broker would take this property for the application's, and ignore it.
             choices.check(connection.meta_data.jms_provider_name)
             session = connection.create_session(bool(batch), Session.AUTO_ACKNOWLEDGE)
             producer = session.create_producer(destination(session, to))
@@ -159,24 +160,24 @@ class _Choices:
     correlation_id: str | None
     jms_type: str | None
     deliver_at_ms: int | None
+    delay_ms: int | None
     duplicate_id: str | None
 
     def check(self, provider: str) -> None:
         """Raise `CommandError` for options that the provider would take for an ordinary property."""
-        if provider.startswith(_OURS):
-            return
-        if self.deliver_at_ms is not None:
-            raise CommandError(
-                f"{provider} does not keep messages back as pyjms asks; leave --deliver-at and --delay out"
-            )
-        if self.duplicate_id is not None:
+        if self.duplicate_id is not None and not provider.startswith(_OURS):
             raise CommandError(f"{provider} does not look for duplicates as pyjms asks; leave --duplicate-id out")
+
+    def set_delay(self, producer: MessageProducer) -> None:
+        """Set the producer's delivery delay for a message that is sent now. Raises `JMSException` where the provider has none."""
+        if self.deliver_at_ms is not None:
+            producer.delivery_delay = max(0, self.deliver_at_ms - int(SystemClock().time_ms()))
+        elif self.delay_ms is not None:
+            producer.delivery_delay = self.delay_ms
 
     def apply(self, session: Session, message: Message) -> Message:
         """Set the options on a message."""
         set_properties(message, list(self.properties))
-        if self.deliver_at_ms is not None:
-            message.set_long_property(DELIVER_AT, self.deliver_at_ms)
         if self.duplicate_id is not None:
             message.set_string_property(DUPLICATE_ID, self.duplicate_id)
         if self.reply_to is not None:
@@ -186,12 +187,6 @@ class _Choices:
         if self.jms_type is not None:
             message.jms_type = self.jms_type
         return message
-
-
-def _deliver_at(moment: int | None, delay_ms: int | None) -> int | None:
-    if moment is not None and delay_ms is not None:
-        raise CommandError("--deliver-at and --delay say the same in two ways; give one of them")
-    return moment if delay_ms is None else int(SystemClock().time_ms()) + delay_ms
 
 
 def _send_all(
@@ -208,6 +203,7 @@ def _send_all(
     try:
         with progress("sending", total) as bars:
             for message in messages:
+                choices.set_delay(producer)
                 producer.send(message, choices.mode, choices.priority, choices.ttl_ms)
                 sent += 1
                 last = message.jms_message_id

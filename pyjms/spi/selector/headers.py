@@ -48,7 +48,7 @@ FUNCTIONS: Final[Mapping[str, Callable[[Envelope], str | None]]] = MappingProxyT
 )
 """Header fields that selectors see in another form than that of the envelope."""
 
-REFUSED: Final = frozenset({"JMSDestination", "JMSExpiration", "JMSRedelivered", "JMSReplyTo"})
+REFUSED: Final = frozenset({"JMSDeliveryTime", "JMSDestination", "JMSExpiration", "JMSRedelivered", "JMSReplyTo"})
 """Header fields that a selector may not name. All other names, JMSX… and JMS_… among them, are properties."""
 
 

@@ -10,7 +10,16 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pyjms import BytesMessage, Connection, DeliveryMode, MapMessage, Session, StreamMessage, TextMessage
+from pyjms import (
+    BytesMessage,
+    Connection,
+    ConnectionFactory,
+    DeliveryMode,
+    MapMessage,
+    Session,
+    StreamMessage,
+    TextMessage,
+)
 from pyjms.types import Float, Short
 from pyjms_provider.security.passwords import HashSettings, PasswordHasher
 from pyjms_provider.security.user_file import UserFile
@@ -136,6 +145,50 @@ def test_a_durable_subscription_gathers_between_two_calls(run_pyjms: Run, jms_br
     assert run_pyjms(*subscriber) == (0, "it rains\n", "")
 
 
+def test_a_shared_durable_subscription_gathers_without_a_client_id(run_pyjms: Run, jms_broker_url: str) -> None:
+    subscriber = ("receive", jms_broker_url, "topic:news", "--shared-durable", "desks", "--timeout", "1ms")
+    assert run_pyjms(*subscriber)[0] == 1
+    for text in ("it rains", "it pours"):
+        run_pyjms("send", jms_broker_url, "topic:news", text)
+    assert run_pyjms(*subscriber) == (0, "it rains\n", "")
+    assert run_pyjms(*subscriber, "--selector", "TRUE")[0] == 1  # other terms: another subscription
+
+
+def test_a_shared_subscription_is_divided(
+    run_pyjms: Run, jms_broker_url: str, jms_connection_factory: ConnectionFactory
+) -> None:
+    command = ("receive", jms_broker_url, "topic:news", "--shared", "desks", "--timeout", "1ms")
+    with jms_connection_factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        topic = session.create_topic("news")
+        consumer = session.create_shared_consumer(topic, "desks")
+        with session.create_producer(topic) as producer:
+            producer.send(session.create_text_message("for one of them"))
+        assert run_pyjms(*command) == (0, "for one of them\n", "")
+        assert consumer.receive_no_wait() is None
+        assert run_pyjms(*command, "--selector", "a = 1")[0] == 1
+        assert "close them first" in run_pyjms(*command, "--selector", "a = 1")[2]
+    assert run_pyjms(*command) == (1, "", "nothing came in time\n")  # it has ended with its last consumer
+
+
+def test_a_message_with_a_delay_shows_its_delivery_time(
+    run_pyjms: Run, jms_broker_url: str, jms_connection_factory: ConnectionFactory
+) -> None:
+    for option in (("--delay", "50ms"), ("--deliver-at", "2001-01-31T12:00Z")):
+        assert run_pyjms("send", jms_broker_url, "q", "later", *option)[0] == 0
+    with jms_connection_factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_consumer(session.create_queue("q"))
+        delays = []
+        for _ in range(2):
+            message = consumer.receive(10_000)
+            assert message is not None
+            delays.append(message.jms_delivery_time - message.jms_timestamp)
+    assert sorted(delays) == [0, 50]
+
+
 def test_a_delayed_message_is_not_there_yet(run_pyjms: Run, jms_broker_url: str) -> None:
     assert run_pyjms("send", jms_broker_url, "q", "later", "--delay", "1h")[0] == 0
     assert run_pyjms("send", jms_broker_url, "q", "later", "--deliver-at", "2099-01-31T12:00Z")[0] == 0
@@ -216,6 +269,9 @@ def test_a_listener_gets_plain_text_messages(run_pyjms: Run, jms_broker_url: str
         (("receive", "vm://x", "q", "--selector", "a b"), "expected an operator"),
         (("receive", "vm://x", "q", "--durable", "d"), "--client-id"),
         (("receive", "vm://x", "q", "--durable", "d", "--client-id", "c"), "write topic:q"),
+        (("receive", "vm://x", "q", "--shared", "d"), "only topics have shared subscriptions; write topic:q"),
+        (("receive", "vm://x", "q", "--shared-durable", "d"), "write topic:q"),
+        (("receive", "vm://x", "topic:q", "--shared-durable", "d", "--shared", "d"), "give one of --durable"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_line(

@@ -40,7 +40,13 @@ def test_the_fields_are_those_of_the_specification() -> None:
     assert readable == {
         "JMSDeliveryMode", "JMSPriority", "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSType",
     }  # fmt: skip
-    assert readable | REFUSED == readable | {"JMSDestination", "JMSReplyTo", "JMSExpiration", "JMSRedelivered"}
+    assert readable | REFUSED == readable | {
+        "JMSDestination",
+        "JMSDeliveryTime",
+        "JMSReplyTo",
+        "JMSExpiration",
+        "JMSRedelivered",
+    }
 
 
 @pytest.mark.parametrize("name", ["JMSXGroupID", "JMS_acme_region", "JMSFoo", "jmstype"])
