@@ -174,6 +174,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/management/jobs.py::_run": "the top of a job's thread, which tells that it failed",
     "provider/pyjms_provider/transport/connection.py::buffer_updated": "one connection's fault ends that connection alone",
     "provider/pyjms_provider/transport/connection.py::_try": "one connection's fault ends that connection alone",
+    "provider/pyjms_provider/protocols/amqp/server/consumers.py::push": "a fault in writing to one connection must not be the sender's",
     "provider/pyjms_provider/protocols/stomp/server/native_consumers.py::write": "a fault in writing to one connection must not be the sender's",
     "provider/pyjms_provider/stores/group_commit.py::_lead_by_thread": "the top of a thread: who waited is told to be in doubt",
     "provider/pyjms_provider/transport/workers.py::run": "the top of a thread: the engine is told what its job raised",

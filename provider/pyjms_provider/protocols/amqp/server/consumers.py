@@ -18,7 +18,7 @@ from pyjms.spi.selector import selector_or_none
 from pyjms_provider.amqp.addresses import GLOBAL, SHARED, capability_of, resolve
 from pyjms_provider.amqp.codec import Described
 from pyjms_provider.amqp.envelope import write_envelope
-from pyjms_provider.amqp.errors import Condition, LinkFault
+from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault
 from pyjms_provider.amqp.performatives import (
     RELEASED,
     Attach,
@@ -409,7 +409,7 @@ class ConsumerLink(_OutgoingLink):
             engine.push()
             if self.link.credit <= 0 and consumer is not None:
                 consumer.set_interested(False)  # as in `pull`
-        except ProviderError as error:
+        except (ProviderError, AmqpError) as error:
             self.session.end_link(self.link, error)
         except Exception as error:
             engine.fail(error)
