@@ -25,7 +25,6 @@ from pyjms.runtime.checks import (
     check_durable,
     check_shared,
     check_shared_durable,
-    check_subscription_name,
     message_callback,
     selector_of,
     subscribe_request,
@@ -195,7 +194,8 @@ class JmsSession(SettlingSession):
         # Only shared durable subscriptions exist without a client id.
         if Capability.SHARED_SUBSCRIPTIONS not in self.connection.capabilities:
             check_client_id(self.connection, "unsubscribe")
-        check_subscription_name(name)
+        if not isinstance(name, str) or not name:
+            raise InvalidDestinationException(f"{name!r} is no subscription name: use a non-empty string")
         # A subscription with unsettled messages counts as in use, and a DUPS_OK client has no call that settles them.
         self._settle_done()
         with mapped_errors:

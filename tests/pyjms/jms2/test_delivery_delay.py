@@ -108,6 +108,18 @@ def test_subscribers_wait_too(connect: Connect, name: str) -> None:
         assert now_ms() >= message.jms_delivery_time == received.jms_delivery_time
 
 
+def test_a_subscription_made_after_the_send_does_not_get_the_message(connect: Connect, name: str) -> None:
+    session = connect(name).create_session()
+    topic = session.create_topic(name)
+    before = session.create_consumer(topic)
+    producer = session.create_producer(topic)
+    producer.delivery_delay = DELAY_MS
+    producer.send(session.create_text_message("later"))
+    after = [session.create_consumer(topic), session.create_durable_consumer(topic, name)]
+    assert take_texts(before, 1) == ["later"]
+    assert [drain(each) for each in after] == [[], []]
+
+
 def test_a_message_that_waits_is_not_received(connect: Connect, name: str) -> None:
     session, producer, consumer = queue_ends(connect(), name)
     producer.delivery_delay = LATER_MS

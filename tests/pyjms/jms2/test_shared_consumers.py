@@ -286,7 +286,8 @@ def test_a_shared_durable_subscription_is_deleted_by_its_name(connect: Connect, 
         assert type(in_use.value) is JMSException
         consumer.close()
     session.unsubscribe(name)
-    for wrong in (name, f"{name}-never"):
+    wrong: Any
+    for wrong in (name, f"{name}-never", None, ""):
         with pytest.raises(InvalidDestinationException):
             session.unsubscribe(wrong)
 
