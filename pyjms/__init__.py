@@ -30,7 +30,7 @@ from pyjms.api.consumer import (
 from pyjms.api.context import JMSConsumer, JMSContext, JMSProducer
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from pyjms.api.producer import DeliveryMode, MessageProducer, QueueSender, TopicPublisher
+from pyjms.api.producer import CompletionListener, DeliveryMode, MessageProducer, QueueSender, TopicPublisher
 from pyjms.api.session import AcknowledgeMode, QueueSession, Runnable, Session, TopicSession
 from pyjms.api.xa import (
     XAConnection,
@@ -86,6 +86,7 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     # Connections and sessions
     "AcknowledgeMode",
+    "CompletionListener",
     "Connection",
     "ConnectionFactory",
     "ConnectionMetaData",

@@ -9,6 +9,7 @@ from typing import Any, overload
 from pyjms.api.base import Closeable
 from pyjms.api.destination import Destination, Queue, Topic
 from pyjms.api.message import Message
+from pyjms.api.names import Interface
 
 
 class DeliveryMode(IntEnum):
@@ -18,6 +19,28 @@ class DeliveryMode(IntEnum):
     """At most once: the message may be lost when the provider fails."""
     PERSISTENT = 2
     """Once and only once: the message survives a failure of the provider."""
+
+
+class CompletionListener(Interface, declares=True):
+    """A listener of an application, which hears of the end of each asynchronous send (JMS 2.0 §7.3).
+
+    Its methods are called on a thread of the session's own, for one send at a time, in the order of the sends. They may use the message, which
+    the program must not touch before. They must not close their own producer, session or connection, nor commit or roll back their own
+    session: these calls raise `IllegalStateException` there. Raising is a programming error, which is logged.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def on_completion(self, message: Message) -> None:
+        """Handle the success: the message is as safe as after a send without a listener, and has its header fields."""
+
+    @abstractmethod
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        """Handle the failure: `exception` is the one that a send without a listener would have raised.
+
+        The header fields that a send sets are undefined.
+        """
 
 
 class MessageProducer(Closeable, declares=True):
@@ -93,7 +116,10 @@ class MessageProducer(Closeable, declares=True):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the resources of the producer. Closing twice does nothing."""
+        """Release the resources of the producer, when the asynchronous sends by it are complete. Closing twice does nothing.
+
+        Raises `IllegalStateException` in a `CompletionListener` of a send by this producer.
+        """
 
     @overload
     @abstractmethod
@@ -116,12 +142,81 @@ class MessageProducer(Closeable, declares=True):
         time_to_live: int | None = None,
     ) -> None: ...
 
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        *,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        delivery_mode: int | None,
+        priority: int | None,
+        time_to_live: int | None,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        *,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None,
+        priority: int | None,
+        time_to_live: int | None,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
     @abstractmethod
     def send(self, *arguments: Any, **named: Any) -> None:
         """Send `message`, to `destination` if the producer has none of its own.
 
         `delivery_mode` is a `DeliveryMode`, `priority` 0 to 9, `time_to_live` milliseconds (0: for ever); values
         left out or None are the producer's own. The message gets its header fields (§3.4) and may be used again.
+
+        With a `completion_listener` the send is asynchronous (JMS 2.0 §7.3): it returns without waiting for the provider, and the listener is
+        called when the message was sent, or could not be. The program must not touch the message until then. If very many sends are
+        incomplete, it waits for some of them. Arguments are checked at once; None as the listener raises `IllegalArgumentException`.
 
         Raises `UnsupportedOperationException` when a destination is given although the producer has one, or missing
         although it has none; `InvalidDestinationException`; `MessageFormatException`; `JMSException` when the
@@ -169,6 +264,105 @@ class QueueSender(MessageProducer, declares=True):
         delivery_mode: int | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        *,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        delivery_mode: int | None,
+        priority: int | None,
+        time_to_live: int | None,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        *,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None,
+        priority: int | None,
+        time_to_live: int | None,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        queue: Queue,
+        message: Message,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        queue: Queue,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        *,
+        completion_listener: CompletionListener,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        queue: Queue,
+        message: Message,
+        delivery_mode: int | None,
+        priority: int | None,
+        time_to_live: int | None,
+        completion_listener: CompletionListener,
     ) -> None: ...
 
     @abstractmethod

@@ -7,6 +7,7 @@ provider as it made them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Literal, TypeVar
@@ -263,6 +264,27 @@ class _Session(DelegatingSession):
         tx = self.transaction() if self._transacted else None
         with _Noting(self._connection, Call(SEND, self.scope, self._now(), tx, envelope)):
             self._inner.send(envelope)
+
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        tx = self.transaction() if self._transacted else None
+        log, now = self._connection.log, self._now
+        begun = [log.begin(Call(SEND, self.scope, now(), tx, envelope))]  # one element until the end is recorded
+
+        def note(error: BaseException | None) -> None:
+            with suppress(
+                IndexError
+            ):  # an interrupt (KeyboardInterrupt) may end the call although its outcome was told
+                log.end(begun.pop(), OK if error is None else _outcome(error), now())
+
+        def noted(error: ProviderError | None) -> None:
+            note(error)
+            done(error)
+
+        try:
+            self._inner.send_async(envelope, noted)
+        except BaseException as error:
+            note(error)
+            raise
 
     def commit(self) -> None:
         # The transaction is over for this session with any outcome of the commit, so later work belongs to the next one.

@@ -11,6 +11,7 @@ from pyjms.api.consumer import MessageListenerLike
 from pyjms.api.destination import Destination, TemporaryTopic, Topic
 from pyjms.api.message import Message
 from pyjms.api.names import hidden_method
+from pyjms.api.producer import CompletionListener
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import (
     IllegalArgumentException,
@@ -27,6 +28,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import Selector, selector_or_none
 
 if TYPE_CHECKING:
+    from pyjms.runtime.completions import Callbacks
     from pyjms.runtime.contracts import ConnectionContract
 
 
@@ -41,6 +43,29 @@ def message_callback(listener: MessageListenerLike, *, awaits: bool = False) -> 
 def exception_callback(listener: ExceptionListenerLike, *, awaits: bool = False) -> Callable[[JMSException], Any]:
     """Return the callable for an exception. Raises IllegalArgumentException for a listener that cannot be called with one."""
     return _callback(listener, "exception", awaits, "on_exception", "onException")
+
+
+def completion_callbacks(listener: CompletionListener) -> Callbacks:
+    """Return the two methods of a completion listener. Raises IllegalArgumentException for an object that has not both."""
+    if listener is None:
+        raise IllegalArgumentException("None is no completion listener: leave the argument out for a send that waits")
+    what = "completion listener"
+    if isinstance(listener, type):
+        raise IllegalArgumentException(
+            f"{listener.__name__} is the class of a {what}: give an object of it, {listener.__name__}(…)"
+        )
+    check_implementation(listener)
+    on_completion = _method(listener, ("on_completion", "onCompletion"), what, 1)
+    return on_completion, _method(listener, ("on_exception", "onException"), what, 2)
+
+
+def _method(listener: object, names: tuple[str, ...], what: str, arguments: int) -> Callable[..., Any]:
+    """Return the method of one of the names. Raises IllegalArgumentException where there is none that takes so many arguments."""
+    name = type(listener).__name__
+    for each in names:
+        if callable(method := getattr(listener, each, None)):
+            return _checked(method, f"{name}.{each}", what, arguments)
+    raise IllegalArgumentException(f"{name} is no {what}: it has no {names[0]}")
 
 
 def check_implementation(given: object) -> None:
@@ -61,34 +86,35 @@ def _callback(listener: object, argument: str, awaits: bool, *names: str) -> Cal
     check_implementation(listener)
     for name in names:
         if callable(method := getattr(listener, name, None)):
-            return _checked(method, f"{type(listener).__name__}.{name}", argument, awaits)
+            return _checked(method, f"{type(listener).__name__}.{name}", what, awaits=awaits)
     if callable(listener):
-        return _checked(listener, getattr(listener, "__qualname__", type(listener).__name__), argument, awaits)
+        return _checked(listener, getattr(listener, "__qualname__", type(listener).__name__), what, awaits=awaits)
     raise IllegalArgumentException(f"{type(listener).__name__} is no {what}: it has no {names[0]}")
 
 
-def _checked(function: Callable[[Any], Any], name: str, argument: str, awaits: bool) -> Callable[[Any], Any]:
-    """Return `function`. Raises IllegalArgumentException where a call with one argument would fail, or run nothing."""
+def _checked(
+    function: Callable[..., Any], name: str, what: str, arguments: int = 1, *, awaits: bool = False
+) -> Callable[..., Any]:
+    """Return `function`. Raises IllegalArgumentException where a call with so many arguments would fail, or run nothing."""
     # An object may be a coroutine function by its `__call__` alone.
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for candidate in (function, called):
         if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
-            raise IllegalArgumentException(
-                f"{name} is no {argument} listener: it yields, so that a call of it runs nothing"
-            )
+            raise IllegalArgumentException(f"{name} is no {what}: it yields, so that a call of it runs nothing")
         if inspect.iscoroutinefunction(candidate) and not awaits:
             raise IllegalArgumentException(
-                f"{name} is no {argument} listener: it is a coroutine function, and nobody would await it. Use pyjms.aio"
+                f"{name} is no {what}: it is a coroutine function, and nobody would await it. Use pyjms.aio"
             )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError, NameError):  # built in, or with annotations of unknown names
         return function
     try:
-        signature.bind(None)
+        signature.bind(*[None] * arguments)
     except TypeError as error:
+        called_with = f"one {what.split(maxsplit=1)[0]}" if arguments == 1 else "a message and an exception"
         raise IllegalArgumentException(
-            f"{name} is no {argument} listener: it cannot be called with one {argument} ({error})"
+            f"{name} is no {what}: it cannot be called with {called_with} ({error})"
         ) from error
     return function
 

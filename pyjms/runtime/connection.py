@@ -387,6 +387,7 @@ class JmsConnection(Connection):
 
     def _shut_down(self) -> None:
         errors = ErrorCollector()
+        self._complete_sends()
         self._end_delivery()
         seen: set[_Part] = set()
         while (part := self._next_to_close(seen)) is not None:
@@ -397,6 +398,13 @@ class JmsConnection(Connection):
         with errors, mapped_errors:
             self._provider.close()
         errors.raise_first()
+
+    def _complete_sends(self) -> None:
+        """Wait until the asynchronous sends of all sessions are complete (JMS 2.0 §7.3)."""
+        with self._lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.async_sends.wait()
 
     def _end_delivery(self) -> None:
         """Stop letting messages through, and wait for all listeners: until then every session serves them (§4.3.5)."""
@@ -431,6 +439,9 @@ class JmsConnection(Connection):
         if any(session.gate.runs_listener_here() for session in sessions):
             # it would wait for the listener that calls it
             raise IllegalStateException(f"a listener cannot {what} its own connection: it would wait for itself")
+        if what == "close":
+            for session in sessions:
+                session.refuse_in_completion("close its own connection")
 
     # Notifications of the provider
 
@@ -442,6 +453,7 @@ class JmsConnection(Connection):
             with self._lock:
                 sessions = list(self._sessions)
             for session in sessions:
+                session.async_sends.fail(error)
                 session.wake_all()
             if isinstance(error, ProgramEndsError):
                 return

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
+from pyjms.runtime.completions import AsyncSends
 from pyjms.runtime.machines import UnackedMessages
 from pyjms.runtime.temporaries import Temporaries
 from pyjms.runtime.waiting import DeliveryGate, Inbox
@@ -98,6 +99,7 @@ class ConnectionContract(Protocol):
 class SessionContract(Protocol):
     """A session, as its producers, consumers, browsers and its dispatcher see it."""
 
+    async_sends: AsyncSends
     clock: Clock
     gate: DeliveryGate
     has_listeners: bool
@@ -166,6 +168,10 @@ class SessionContract(Protocol):
 
     def close_consumer(self, consumer: Any) -> None:
         """Close one consumer."""
+        ...
+
+    def wait_for_sends(self, producer: Any) -> None:
+        """Wait until the asynchronous sends by `producer` are complete."""
         ...
 
     def forget_producer(self, producer: Any) -> None:

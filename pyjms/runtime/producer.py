@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,14 +20,17 @@ from pyjms.messages.base import JmsMessage
 from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage
 from pyjms.messages.destinations import address_of
 from pyjms.messages.freeze import convert, freeze
+from pyjms.runtime.checks import completion_callbacks
+from pyjms.runtime.completions import AsyncSend
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.capability import Capability
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.interrupts import deferred, getsignal
 from pyjms.types import Long
 
 if TYPE_CHECKING:
+    from pyjms.runtime.completions import Callbacks
     from pyjms.runtime.contracts import SessionContract
 
 _OWN_CLASSES = frozenset(
@@ -69,7 +73,7 @@ class JmsMessageProducer(MessageProducer):
         )
 
     def send(self, *arguments: Any, **keywords: Any) -> None:
-        """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for arguments that are left out."""
+        """Send in any of the argument orders of JMS, with the producer's defaults for arguments that are left out."""
         is_main = get_ident() == deferred.main  # in place of `defers_signals`, as this is the hottest of all calls
         if is_main:
             # Only the first signal is checked, SIGINT: all four handlers cost 0.3 µs, and this call
@@ -85,8 +89,13 @@ class JmsMessageProducer(MessageProducer):
                     raise UnsupportedOperationException(_NO_DESTINATION)
                 mode, priority, time_to_live, delay = self._defaults
                 self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live, delay)
-            elif len(arguments) == 2 and not keywords and self._address is None:
-                # a reply, in most programs: no other overload has two arguments by position
+            elif (
+                len(arguments) == 2
+                and not keywords
+                and self._address is None
+                and arguments[0].__class__ not in _OWN_CLASSES
+            ):
+                # a reply, in most programs: the other overload of two arguments begins with the message
                 self._send(self._address_of(arguments[0]), *arguments, *self._defaults)
             else:
                 self._send_sorted(arguments, keywords)
@@ -102,7 +111,8 @@ class JmsMessageProducer(MessageProducer):
 
     def _send_sorted(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Send with arguments in any order that JMS allows."""
-        destination, message, options = _sort_arguments(arguments, keywords)
+        destination, message, options, listeners = _sort_arguments(arguments, keywords)
+        callbacks = completion_callbacks(*listeners) if listeners else None
         mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
         priority = check_priority(options.get("priority", self._defaults[1]))
         time_to_live = check_time_to_live(options.get("time_to_live", self._defaults[2]))
@@ -112,13 +122,15 @@ class JmsMessageProducer(MessageProducer):
                 raise UnsupportedOperationException(
                     f"this producer sends to {self._address}: make one without a destination to choose it at each send"
                 )
-            self._send(self._address, self._destination, message, mode, priority, time_to_live, delay)
+            self._send(self._address, self._destination, message, mode, priority, time_to_live, delay, callbacks)
             return
         if destination is None:
-            if _names_no_destination(arguments, keywords):
+            if _names_no_destination(
+                arguments[: -1 if listeners and "completion_listener" not in keywords else None], keywords
+            ):
                 raise UnsupportedOperationException(_NO_DESTINATION)
             raise InvalidDestinationException("None is no destination, and this producer has none of its own")
-        self._send(self._address_of(destination), destination, message, mode, priority, time_to_live, delay)
+        self._send(self._address_of(destination), destination, message, mode, priority, time_to_live, delay, callbacks)
 
     def _address_of(self, destination: Destination) -> Address:
         """Return the address. Raises InvalidDestinationException for one of the other domain."""
@@ -136,7 +148,9 @@ class JmsMessageProducer(MessageProducer):
         priority: int,
         time_to_live: int,
         delay: int,
+        callbacks: Callbacks | None = None,
     ) -> None:
+        """Send, and wait for the provider; with `callbacks` they hear of the outcome, and the call does not wait."""
         session = self._session
         if session.refuses_sends:
             raise IllegalStateException(
@@ -153,6 +167,21 @@ class JmsMessageProducer(MessageProducer):
         timestamp = 0 if self._disable_message_timestamp else now_ms
         deliver_at = min(now_ms + delay, Long.maximum) if delay else 0
         envelope = freeze(own, address, message_id, timestamp, expiration, mode, priority, deliver_at)
+        if callbacks is not None:
+            mark = partial(
+                _mark_sent,
+                message,
+                own,
+                destination,
+                message_id,
+                timestamp,
+                expiration,
+                mode,
+                priority,
+                deliver_at or now_ms,
+            )
+            session.async_sends.send(envelope, AsyncSend(self, message, callbacks, mark))
+            return
         try:
             session.provider_session.send(envelope)
         except ProviderError as error:
@@ -161,16 +190,11 @@ class JmsMessageProducer(MessageProducer):
         if own is message:
             own.mark_sent(destination, message_id, timestamp, expiration, mode, priority, deliver_at or now_ms)
             return
-        message.jms_destination = destination
-        message.jms_delivery_mode = mode
-        message.jms_expiration = expiration
-        message.jms_priority = priority
-        message.jms_message_id = message_id
-        message.jms_timestamp = timestamp
-        message.jms_delivery_time = deliver_at or now_ms
+        _mark_sent(message, own, destination, message_id, timestamp, expiration, mode, priority, deliver_at or now_ms)
 
     def close(self) -> None:
         if not self._closed:
+            self._session.wait_for_sends(self)
             self._closed = True
             self._session.forget_producer(self)
 
@@ -322,26 +346,52 @@ def check_message(message: object) -> None:
         raise MessageFormatException(f"{type(message).__name__} is no JMS message: make one with session.create_…()")
 
 
+def _mark_sent(
+    message: Message,
+    own: JmsMessage,
+    destination: Destination | None,
+    message_id: MessageId | None,
+    timestamp: int,
+    expiration: int,
+    mode: int,
+    priority: int,
+    delivery_time: int,
+) -> None:
+    """Set the header fields of `message` that a send sets; `own` is the message itself, unless its class is an application's."""
+    if own is message:
+        own.mark_sent(destination, message_id, timestamp, expiration, mode, priority, delivery_time)
+        return
+    message.jms_destination = destination
+    message.jms_delivery_mode = mode
+    message.jms_expiration = expiration
+    message.jms_priority = priority
+    message.jms_message_id = message_id
+    message.jms_timestamp = timestamp
+    message.jms_delivery_time = delivery_time
+
+
 def _convert(message: Message) -> JmsMessage:
     check_message(message)
     return convert(message)
 
 
 _ORDER = ("delivery_mode", "priority", "time_to_live")
-_NAMES = {"destination", "queue", "message", *_ORDER}
+_NO_LISTENERS = (int, float, str, bytes, Destination, Message)
+"""Types of an argument behind the message that is no completion listener, but a number, or an error in one."""
+_NAMES = {"destination", "queue", "message", "completion_listener", *_ORDER}
 _NO_DESTINATION = "this producer has no destination: use send(destination, message)"
 
 
 def _names_no_destination(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
     """Return whether a send leaves out the destination, which is another error than None as the destination."""
-    is_first = bool(arguments) and not isinstance(arguments[0], Message)
+    is_first = len(arguments) != 1 and bool(arguments) and not isinstance(arguments[0], Message)
     return not is_first and "destination" not in keywords and "queue" not in keywords
 
 
 def _sort_arguments(
     arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[Destination | None, Any, dict[str, int]]:
-    """Distinguish the overloads of send; return destination, message and the given ones of mode, priority and TTL."""
+) -> tuple[Destination | None, Any, dict[str, int], tuple[Any, ...]]:
+    """Distinguish the overloads of send; return destination, message, the given ones of mode, priority and TTL, and the listener, if given."""
     given = dict(keywords)
     if unknown := given.keys() - _NAMES:
         raise TypeError(f"send() got an unexpected keyword argument {min(unknown)!r}")
@@ -354,9 +404,15 @@ def _sort_arguments(
         given["destination"] = rest.pop(0)
     if rest and "message" not in given:
         given["message"] = rest.pop(0)
+    # The completion listener is the last argument: after the message, or after all three numbers (JMS 2.0 §7.3).
+    # None is one, too, if a null one: a single number is never left out in this place.
+    if len(rest) in (1, len(_ORDER) + 1) and not isinstance(rest[-1], _NO_LISTENERS):
+        if "completion_listener" in given:
+            raise TypeError("send() got multiple values for argument 'completion_listener'")
+        given["completion_listener"] = rest.pop()
     if "message" not in given or len(rest) > len(_ORDER):
         raise TypeError(
-            "send() takes (message), (destination, message), either with delivery_mode, priority, time_to_live"
+            "send() takes (message), (destination, message), either with delivery_mode, priority, time_to_live, and a completion_listener"
         )
     for name, value in zip(_ORDER, rest, strict=False):
         if isinstance(value, (Destination, Message)):
@@ -366,4 +422,5 @@ def _sort_arguments(
         given[name] = value
     # None stands for the producer's own value (decision 0301), so it counts as left out.
     destination, message = given.pop("destination", None), given.pop("message")
-    return destination, message, {name: value for name, value in given.items() if value is not None}
+    listeners = (given.pop("completion_listener"),) if "completion_listener" in given else ()
+    return destination, message, {name: value for name, value in given.items() if value is not None}, listeners

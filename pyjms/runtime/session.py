@@ -29,6 +29,7 @@ from pyjms.runtime.checks import (
     selector_of,
     subscribe_request,
 )
+from pyjms.runtime.completions import AsyncSends
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueBrowser, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import close_made, delete_made, mapped_errors, to_jms
@@ -82,6 +83,7 @@ class JmsSession(SettlingSession):
         self._producers: set[JmsMessageProducer] = set()
         self._browsers: set[JmsQueueBrowser] = set()
         self._dispatcher = Dispatcher(self)
+        self.async_sends = AsyncSends(self)
         self._message_listener: MessageListenerLike | None = None
         # The connection's id is unique in the message system, and the number in the connection: no
         # id needs a request to the broker (§3.4.3).
@@ -498,10 +500,12 @@ class JmsSession(SettlingSession):
     def close(self) -> None:
         if self.gate.runs_listener_here():
             raise IllegalStateException("a listener cannot close its own session: it would wait for itself")
+        self.refuse_in_completion("close its own session")
         self.shut_down()
 
     def shut_down(self) -> None:
-        """Close: end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
+        """Close: complete the asynchronous sends, end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
+        self.async_sends.wait()
         self.end_delivery()
         self._closing.do(self._release)
 
@@ -529,7 +533,10 @@ class JmsSession(SettlingSession):
                 self.provider_session.close()
         # A session is closed even if its provider failed: the connection must not keep it for its own close.
         finally:
-            self.connection.forget_session(self)
+            try:
+                self.async_sends.end()
+            finally:
+                self.connection.forget_session(self)
 
     def end_delivery(self) -> None:
         """Begin to close: let no more messages through, and wake all waiting threads. May be repeated; does not wait."""
@@ -568,6 +575,14 @@ class JmsSession(SettlingSession):
         if self.unacked.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
                 self.give_back(())
+
+    def wait_for_sends(self, producer: JmsMessageProducer) -> None:
+        """Wait until the asynchronous sends by `producer` are complete. Raises IllegalStateException in a completion listener of one of them."""
+        if self.async_sends.is_calling(producer):
+            raise IllegalStateException("a completion listener cannot close its own producer: it would wait for itself")
+        # A listener of another producer must not wait either: the listeners of this one follow it.
+        if not self.async_sends.is_current():
+            self.async_sends.wait(producer)
 
     def forget_producer(self, producer: JmsMessageProducer) -> None:
         """Remove a closed producer."""

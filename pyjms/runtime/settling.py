@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
 from pyjms.errors import IllegalStateException
+from pyjms.runtime.completions import AsyncSends
 from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.machines import UnackedMessages
@@ -48,6 +49,8 @@ class SettlingSession(Session):
     failure: str | None = None
     """The reason why the messages received in a transaction count as failed when it is rolled back, as if a listener had raised; None: they do not."""
     _dispatcher: Dispatcher
+    async_sends: AsyncSends
+    """The asynchronous sends that are incomplete: the end of a transaction waits for them."""
 
     def __init__(
         self, connection: ConnectionContract, mode: AcknowledgeMode, provider_session: ProviderSession
@@ -186,6 +189,13 @@ class SettlingSession(Session):
         self._commit(lambda: self.provider_session.commit_with(transaction))
 
     def _commit(self, commit: Callable[[], None]) -> None:
+        self.async_sends.wait()
+        if (failure := self.async_sends.take_failure()) is not None:
+            self._roll_back()
+            rolled_back = RolledBackError(
+                f"the transaction was rolled back, as a message of it was not sent: {failure.reason}"
+            )
+            raise to_jms(rolled_back) from failure
         unacked = self.unacked
         unsettled = unacked.take()
         try:
@@ -230,11 +240,13 @@ class SettlingSession(Session):
     @defers_signals()
     def rollback(self) -> None:
         self._check_transaction("rollback")
+        self.async_sends.wait()
         # A message that an interrupted receive took belongs to the transaction, although the client has not seen it.
         self.release_unreturned_later()
         self._roll_back()
 
     def _roll_back(self) -> None:
+        self.async_sends.take_failure()
         # Pending release before anything is done: messages sent because of them may be lost, so no commit may settle them.
         deliveries = self.unacked.release_all_later()
         with mapped_errors:
@@ -262,6 +274,11 @@ class SettlingSession(Session):
 
     # Control of the session
 
+    def refuse_in_completion(self, what: str) -> None:
+        """Raise IllegalStateException in a completion listener of this session, for which the call would wait (JMS 2.0 §7.3)."""
+        if self.async_sends.is_current():
+            raise IllegalStateException(f"a completion listener cannot {what}: that would wait for the listener")
+
     def _check_transaction(self, what: str) -> None:
         self.check_open()
         if self._mode is not AcknowledgeMode.SESSION_TRANSACTED:
@@ -270,6 +287,7 @@ class SettlingSession(Session):
             raise IllegalStateException(
                 f"no {what} within joined(): its block commits when it ends, and rolls back if it raises"
             )
+        self.refuse_in_completion(f"{what} its own session")
         self._check_thread(what)
 
     def _check_thread(self, what: str) -> None:

@@ -16,6 +16,7 @@ from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 from pyjms.messages.destinations import address_of
 from pyjms.messages.freeze import carrying
+from pyjms.runtime.completions import Callbacks
 from pyjms.runtime.consumer import JmsMessageConsumer
 from pyjms.runtime.producer import JmsMessageProducer
 from pyjms.spi.envelope import Address
@@ -87,14 +88,15 @@ class _TracedProducer(JmsMessageProducer):
         priority: int,
         time_to_live: int,
         delay: int,
+        callbacks: Callbacks | None = None,
     ) -> None:
         tracer = current_tracer()
         # An object that is no message is passed to the send itself, which raises the right error.
         if tracer is None or not isinstance(message, Message):
-            super()._send(address, destination, message, mode, priority, time_to_live, delay)
+            super()._send(address, destination, message, mode, priority, time_to_live, delay, callbacks)
             return
         with tracer.sending(address, message) as added, carrying(message, added):
-            super()._send(address, destination, message, mode, priority, time_to_live, delay)
+            super()._send(address, destination, message, mode, priority, time_to_live, delay, callbacks)
 
 
 class _TracedConsumer(JmsMessageConsumer):

@@ -13,6 +13,7 @@ from pyjms.errors import IllegalArgumentException
 from pyjms.spi.delegating import DelegatingConnection, DelegatingConsumer, DelegatingSession
 from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
@@ -182,6 +183,9 @@ class _Session(DelegatingSession):
 
     def send(self, envelope: Envelope) -> None:
         self._inner.send(self._typed(envelope))
+
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        self._inner.send_async(self._typed(envelope), done)
 
     def may_wait(self, envelope: Envelope) -> bool:
         return self._inner.may_wait(self._typed(envelope))

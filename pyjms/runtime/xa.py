@@ -42,6 +42,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.interrupts import defers_signals
 from pyjms.spi.provider import ProviderSession
+from pyjms.spi.xid import BranchFailure
 
 _Connection = TypeVar("_Connection", bound=JmsConnection)
 _NO_BRANCH: Final = -1  # the format of the null Xid
@@ -81,8 +82,11 @@ class JmsXAResource(XAResource):
     @defers_signals()
     def end(self, xid: Xid, flags: int) -> None:
         _check_flags(flags, _END_FLAGS, "end")
+        if self._session.async_sends.is_current():
+            raise XAException("a completion listener cannot end the work of its own session", XAException.XAER_PROTO)
         with _xa_errors:
             branch, provider = _fact(xid), self._session.provider_session
+            failure = self._complete_sends() if branch == self._working else None
             try:
                 # A suspended branch may be ended without being resumed (X/Open XA): its messages were
                 # handed over at the suspension.
@@ -92,11 +96,23 @@ class JmsXAResource(XAResource):
                     # Received messages are acknowledged in the branch while it is open: later acknowledgements would
                     # belong to no branch.
                     self._acknowledge_received(provider)
-                provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
+                fails = flags == self.TMFAIL or failure is not None
+                provider.xa_end(branch, suspend=flags == self.TMSUSPEND and not fails, fail=fails)
+                if failure is not None:
+                    raise BranchError(
+                        f"the branch can only be rolled back, as a message of it was not sent: {failure.reason}",
+                        BranchFailure.ROLLED_BACK,
+                    ) from failure
             # The branch is left after an error, too: the manager rolls it back, and the session must be
             # free for the next start.
             finally:
                 self._leave(branch)
+
+    def _complete_sends(self) -> ProviderError | None:
+        """Wait until the asynchronous sends of the branch are complete; return the error of the first that failed."""
+        sends = self._session.async_sends
+        sends.wait()
+        return sends.take_failure()
 
     def _leave(self, branch: spi_xid.Xid) -> None:
         if self._session.unacked.pending_release:  # messages of a closed consumer that no client has seen

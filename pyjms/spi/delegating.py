@@ -12,6 +12,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import (
     ProviderConnection,
     ProviderConsumer,
@@ -106,6 +107,9 @@ class DelegatingSession(ProviderSession):
 
     def send(self, envelope: Envelope) -> None:
         self.inner.send(envelope)
+
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        self.inner.send_async(envelope, done)
 
     def may_wait(self, envelope: Envelope) -> bool:
         return self._inner.may_wait(envelope)

@@ -263,6 +263,20 @@ class ProviderSession(ABC):
         Raises `DestinationError`, `ResourceError`.
         """
 
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        """Send as `send` does, without waiting for the outcome, which `done` is told: None, or the error that `send` would have raised.
+
+        `done` is called once, from any thread, perhaps before this returns; it is cheap, never blocks and raises nothing, and is called without
+        a lock of the provider. It is called in any case: at the latest within the time that `send` would have waited, when the session
+        closes, or, before `on_exception`, when the connection is lost. An error that this method raises is the outcome, too: `done` is not called.
+        In a transaction, the outcome may come when the provider has taken the message.
+
+        All messages of the session arrive in the order of the calls, whether they are sent by this method or by `send`. It may wait while
+        the provider has no room for more. The default calls `send`; a provider over a network does not wait for the answer.
+        """
+        self.send(envelope)
+        done(None)
+
     def may_wait(self, envelope: Envelope) -> bool:
         """Return whether `send` of this message may wait, for the disk, a network or capacity in a queue. Never waits itself.
 

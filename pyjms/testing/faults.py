@@ -202,6 +202,11 @@ class _Session(DelegatingSession):
         self._check(Fault.SEND_REFUSED, ResourceError("injected: the broker takes no more messages"))
         self._inner.send(envelope)
 
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        self._check_drop(Fault.CONNECTION_DROPS_ON_SEND)
+        self._check(Fault.SEND_REFUSED, ResourceError("injected: the broker takes no more messages"))
+        self._inner.send_async(envelope, done)
+
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
         return _Consumer(self._connection, self.inner.subscribe(request, on_ready))
 

@@ -73,6 +73,10 @@ class _GuardedSession(DelegatingSession):
         self._guard.send(envelope)
         self.inner.send(envelope)
 
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        self._guard.send(envelope)
+        self.inner.send_async(envelope, done)
+
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
         self._guard.read(request.address)
         if request.durable_name is not None:

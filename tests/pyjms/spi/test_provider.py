@@ -31,7 +31,7 @@ def least(contract: type) -> object:
     return made
 
 
-COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all", "take_unreturned"}
+COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all", "send_async", "take_unreturned"}
 """What is made of other calls of the contract."""
 
 ANSWERED = {
