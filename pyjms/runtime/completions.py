@@ -11,20 +11,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.waiting import WorkThread
-from pyjms.spi.clock import Signal
-from pyjms.spi.envelope import Envelope
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.spi.interrupts import deferred
+from pyjms.spi.provider import ProviderSession
 from pyjms.spi.words import reason_of
-
-if TYPE_CHECKING:
-    from pyjms.runtime.contracts import SessionContract
 
 _log = logging.getLogger("pyjms.runtime")
 
@@ -33,6 +31,21 @@ INCOMPLETE_MAX: Final = 1000
 
 Callbacks: TypeAlias = tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
 """The methods of a completion listener: that for a success, that for a failure."""
+
+
+class SendingSession(Protocol):
+    """A session, as its asynchronous sends see it."""
+
+    clock: Clock
+    provider_session: ProviderSession
+
+    def check_open(self) -> None:
+        """Raise IllegalStateException when it is closed."""
+        ...
+
+    def next_message_id(self) -> MessageId:
+        """Return a unique message id."""
+        ...
 
 
 class AsyncSend:
@@ -62,6 +75,7 @@ class AsyncSends:
         "_ended",
         "_last",
         "_lock",
+        "_report",
         "_sends",
         "_session",
         "_waiting",
@@ -69,8 +83,10 @@ class AsyncSends:
         "failure",
     )
 
-    def __init__(self, session: SessionContract) -> None:
+    def __init__(self, session: SendingSession, report: Callable[[ProviderError], object]) -> None:
+        """`report` calls the connection's ExceptionListener."""
         self._session = session
+        self._report = report
         self._lock = Lock()
         self._sends: deque[AsyncSend] = deque()
         self._worker: WorkThread | None = None
@@ -159,9 +175,7 @@ class AsyncSends:
 
     def _tell(self, error: Exception) -> None:
         """Call the connection's ExceptionListener for an unexpected error (JMS 1.1 §4.3.8)."""
-        self._session.connection.report(
-            ProviderError(f"the completion of sends met an unexpected error: {reason_of(error)}")
-        )
+        self._report(ProviderError(f"the completion of sends met an unexpected error: {reason_of(error)}"))
 
     # Waiting for the listeners
 

@@ -83,7 +83,7 @@ class JmsSession(SettlingSession):
         self._producers: set[JmsMessageProducer] = set()
         self._browsers: set[JmsQueueBrowser] = set()
         self._dispatcher = Dispatcher(self)
-        self.async_sends = AsyncSends(self)
+        self.async_sends = AsyncSends(self, connection.report)
         self._message_listener: MessageListenerLike | None = None
         # The connection's id is unique in the message system, and the number in the connection: no
         # id needs a request to the broker (§3.4.3).

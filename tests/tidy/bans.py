@@ -152,6 +152,7 @@ BROAD_HANDLERS = {
     "pyjms/recoverable/server.py::_serve_one": "a server's work: what it raised rolls the request back, and the server goes on",
     "pyjms/spark/routed.py::_made_of": "what a transformer of an application made, which may be anything",
     "pyjms/spi/words.py::reason_of": "the text of any exception, which may fail in any way",
+    "pyjms/runtime/completions.py::_call": "a completion listener: the outcome of the next send must not wait",
     "pyjms/runtime/dispatch.py::_process": "a session's thread, or an application server's: the next message must not wait",
     "pyjms/runtime/dispatch.py::_read": "the same: what cannot be read is counted, and set aside in the end",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",

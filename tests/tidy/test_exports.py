@@ -13,6 +13,7 @@ SPECIFICATION = ROOT / "tests" / "data" / "spec" / "jms11-api.json"
 # Public names that JMS 1.1 does not have, with the reason for each.
 EXTRAS = {
     "AcknowledgeMode": "the constants of Session as an enumeration",
+    "CompletionListener": "JMS 2.0 has it, for asynchronous sends",
     "Enumeration": "java.util.Enumeration, which JMS methods return",
     "ExceptionListenerLike": "what setExceptionListener takes: a listener or a plain callable",
     "InitialContext": "javax.naming.InitialContext, the usual way to administered objects",
