@@ -50,6 +50,7 @@ class JmsMessageConsumer(MessageConsumer):
         "latest",
         "provider",
         "reads_body",
+        "subscription_name",
         "unreturned",
     )
 
@@ -59,6 +60,8 @@ class JmsMessageConsumer(MessageConsumer):
         self._destination = destination
         self._selector = None if request.selector is None else request.selector.text
         self._no_local = request.no_local
+        self.subscription_name = request.shared_name if request.durable_name is None else request.durable_name
+        """The name of its durable or shared subscription; None: it has a subscription of its own, or reads a queue."""
         self._listener: MessageListenerLike | None = None
         self.callback: Callable[[Message], Any] | None = None
         """The listener's callable, for the session's thread; guarded by the gate's lock."""

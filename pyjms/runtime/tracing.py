@@ -36,12 +36,19 @@ class MessageTracer(ABC):
         """
 
     @abstractmethod
-    def receiving(self, address: Address) -> AbstractContextManager[Callable[[Message | None], None]]:
-        """Return the context manager around a receive; it gives a function to be called with the message, or None if there was none."""
+    def receiving(
+        self, address: Address, subscription_name: str | None
+    ) -> AbstractContextManager[Callable[[Message | None], None]]:
+        """Return the context manager around a receive; it gives a function to be called with the message, or None if there was none.
+
+        `subscription_name`: of the consumer's durable or shared subscription; None: it has none.
+        """
 
     @abstractmethod
-    def processing(self, address: Address, message: Message) -> AbstractContextManager[object]:
-        """Return the context manager around the call of a message listener."""
+    def processing(
+        self, address: Address, message: Message, subscription_name: str | None
+    ) -> AbstractContextManager[object]:
+        """Return the context manager around the call of a message listener; `subscription_name` as in `receiving`."""
 
 
 _tracers: Final[list[MessageTracer]] = []
@@ -126,7 +133,7 @@ class _TracedConsumer(JmsMessageConsumer):
             if tracer is None:
                 message = receive()
             else:
-                with tracer.receiving(address_of(self._destination)) as got:
+                with tracer.receiving(address_of(self._destination), self.subscription_name) as got:
                     message = receive()
                     got(message)
         except Exception:  # the tracer raised
@@ -144,7 +151,7 @@ class _TracedConsumer(JmsMessageConsumer):
             if tracer is None:
                 plain(message)
                 return
-            with tracer.processing(address, message):
+            with tracer.processing(address, message, self.subscription_name):
                 plain(message)
 
         return callback

@@ -75,11 +75,10 @@ class OpenTelemetryTracer(MessageTracer):
             _describe(span, message)
 
     @contextmanager
-    def receiving(self, address: Address) -> Iterator[Callable[[Message | None], None]]:
+    def receiving(self, address: Address, subscription_name: str | None) -> Iterator[Callable[[Message | None], None]]:
         """Make a span of the kind CLIENT that is linked with the message's send; none if no message was received."""
-        span = self.tracer.start_span(
-            f"receive {address.name}", kind=SpanKind.CLIENT, attributes=_attributes("receive", address)
-        )
+        attributes = _attributes("receive", address, subscription_name)
+        span = self.tracer.start_span(f"receive {address.name}", kind=SpanKind.CLIENT, attributes=attributes)
 
         def got(message: Message | None) -> None:
             if message is None:
@@ -99,12 +98,12 @@ class OpenTelemetryTracer(MessageTracer):
             raise
 
     @contextmanager
-    def processing(self, address: Address, message: Message) -> Iterator[Span]:
+    def processing(self, address: Address, message: Message, subscription_name: str | None = None) -> Iterator[Span]:
         """Make a span of the kind CONSUMER that continues the trace of the message's sender."""
         context = carried_context(message)
         link = trace.get_current_span(context).get_span_context()
         links = (Link(link),) if link.is_valid else ()
-        with self._span("process", address, SpanKind.CONSUMER, context, links) as span:
+        with self._span("process", address, SpanKind.CONSUMER, context, links, subscription_name) as span:
             _describe(span, message)
             yield span
 
@@ -116,9 +115,10 @@ class OpenTelemetryTracer(MessageTracer):
         kind: SpanKind,
         context: Context | None = None,
         links: tuple[Link, ...] = (),
+        subscription_name: str | None = None,
     ) -> Iterator[Span]:
         # OpenTelemetry's conventions for messaging name a span by the operation and the destination.
-        name, attributes = f"{operation} {address.name}", _attributes(operation, address)
+        name, attributes = f"{operation} {address.name}", _attributes(operation, address, subscription_name)
         with self.tracer.start_as_current_span(
             name,
             context=context,
@@ -149,7 +149,7 @@ def process_span(message: Message) -> Iterator[object]:
         yield span
 
 
-def _attributes(operation: str, address: Address) -> dict[str, AttributeValue]:
+def _attributes(operation: str, address: Address, subscription_name: str | None) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {
         "messaging.system": "jms",
         "messaging.operation.name": operation,
@@ -158,6 +158,8 @@ def _attributes(operation: str, address: Address) -> dict[str, AttributeValue]:
     }
     if address.temporary:
         found["messaging.destination.temporary"] = True
+    if subscription_name is not None:
+        found["messaging.destination.subscription.name"] = subscription_name
     return found
 
 

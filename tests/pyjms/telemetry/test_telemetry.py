@@ -131,6 +131,31 @@ def test_a_send_and_a_receive_have_spans_of_one_story(traced: Traced, connection
     assert trace.get_current_span(context_of(received)).get_span_context().trace_id == trace_of(sent)
 
 
+@pytest.mark.parametrize(
+    "create", ["create_durable_consumer", "create_shared_consumer", "create_shared_durable_consumer"]
+)
+@pytest.mark.parametrize("operation", ["receive", "process"])
+def test_a_subscription_is_named(traced: Traced, create: str, operation: str) -> None:
+    with ConnectionFactory("vm://traced", client_id="desk").create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        topic = session.create_topic("prices")
+        named, plain = getattr(session, create)(topic, "all"), connection.create_session().create_consumer(topic)
+        came = [Event(), Event()]
+        with session.create_producer(topic) as producer:
+            producer.send(session.create_text_message("1.80"))
+        for consumer, event in zip((named, plain), came, strict=True):
+            if operation == "receive":
+                assert consumer.receive(5_000) is not None
+            else:
+                consumer.message_listener = lambda _, event=event: event.set()
+                assert event.wait(5)
+    stop_broker("traced")
+    name = "messaging.destination.subscription.name"
+    assert [(each.attributes or {}).get(name) for each in traced.spans(operation)] == ["all", None]
+    assert [name in (each.attributes or {}) for each in traced.spans("send")] == [False]
+
+
 def test_the_message_that_was_sent_shows_nothing_of_it(traced: Traced, connection: Connection) -> None:
     session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
     queue = session.create_queue("orders")
