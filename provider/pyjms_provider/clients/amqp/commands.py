@@ -136,8 +136,15 @@ class CommandLink(SendingLink):
         return _headers_of(physical.await_again(reply, command.COMMAND))
 
     def tell(self, command: Command) -> None:
-        """Send a command whose answer is not awaited, together with what follows. Raises as `SendingLink.send`."""
-        self.post(message_of(command), command.COMMAND, state=None, done=lambda _: None)
+        """Send a command that has no answer, together with what follows: if it fails, the open transaction does. Raises as
+        `SendingLink.send`.
+        """
+        self.post(message_of(command), command.COMMAND, done=None)
+        self.physical.flush_soon()
+
+    def take_back(self, command: Command) -> None:
+        """Send a command whose answer is dropped. Raises as `SendingLink.send`."""
+        self.post(message_of(command), command.COMMAND, done=lambda _: None)
         self.physical.flush_soon()
 
     def _send_command(self, command: Command, done: Callable[[Reply, Any], None]) -> Reply:

@@ -186,7 +186,11 @@ class AmqpConnection(FailoverProviderConnection):
         self._lingering: list[tuple[PhysicalConnection, Session]] = []
         self.link = AmqpFailoverConnection(settings, request, self, socket)
         self.profile = self._profile()
-        self._greeting = self._greeting_of(self.link.newest)
+        try:
+            self._greeting = self._greeting_of(self.link.newest)
+        except ProviderError:
+            self.link.close(None)
+            raise
         self._command_sessions = CommandSessions()
         self._pages = Pages(settings.message_bytes_max, self._envelope_of)
         forget_in_children(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyjms.spi.capability import Capability
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, Envelope
     from pyjms.spi.errors import ProviderError
@@ -48,6 +49,15 @@ class ClientConnection(Protocol):
     @property
     def can_confirm_by_transaction(self) -> bool:
         """Whether an acknowledgement can have a transaction of its own."""
+        ...
+
+    @property
+    def capabilities(self) -> Capability:
+        """What the broker can do."""
+        ...
+
+    def advice(self, capability: Capability) -> str:
+        """Return what the operator can do to give the connection a capability."""
         ...
 
     @property

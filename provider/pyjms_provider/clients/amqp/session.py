@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms.spi.capability import Capability
 from pyjms.spi.errors import (
     CapabilityError,
     ClosedError,
@@ -300,33 +301,42 @@ class AmqpSession(ProviderSession):
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
+    def _branches(self) -> SessionUnit[PhysicalConnection, CommandRequest]:
+        """Return what commands do for branches. Raises `CapabilityError`: the broker has none."""
+        connection = self.connection
+        if Capability.XA not in connection.capabilities:
+            raise CapabilityError(
+                f"the broker has no distributed transactions (Capability.XA). {connection.advice(Capability.XA)}".rstrip()
+            )
+        return self._present_unit()
+
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
-        self._present_unit().xa_start(xid, join=join, resume=resume)
+        self._branches().xa_start(xid, join=join, resume=resume)
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
-        self._present_unit().xa_end(xid, suspend=suspend, fail=fail)
+        self._branches().xa_end(xid, suspend=suspend, fail=fail)
 
     def xa_prepare(self, xid: Xid) -> bool:
-        return self._present_unit().xa_prepare(xid)
+        return self._branches().xa_prepare(xid)
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        self._present_unit().xa_commit(xid, one_phase=one_phase)
+        self._branches().xa_commit(xid, one_phase=one_phase)
 
     def xa_rollback(self, xid: Xid) -> None:
-        self._present_unit().xa_rollback(xid)
+        self._branches().xa_rollback(xid)
 
     def xa_recover(self) -> Sequence[Xid]:
-        return self._present_unit().xa_recover()
+        return self._branches().xa_recover()
 
     def xa_forget(self, xid: Xid) -> None:
-        self._present_unit().xa_forget(xid)
+        self._branches().xa_forget(xid)
 
     def xa_set_timeout(self, seconds: int) -> bool:
-        self._present_unit().xa_set_timeout(seconds)
+        self._branches().xa_set_timeout(seconds)
         return True
 
     def xa_get_timeout(self) -> int:
-        return self._present_unit().xa_get_timeout()
+        return self._branches().xa_get_timeout()
 
     # ------------------------------------------------------------------------------------------------------- receiving
 

@@ -272,7 +272,7 @@ class _Channel:
         return self._session.commands(physical).ask(command, late)
 
     def tell(self, physical: PhysicalConnection, command: Command) -> None:
-        """Send a command whose answer is not awaited."""
+        """Send a command that has no answer."""
         self._session.commands(physical).tell(command)
 
     def request(self, physical: PhysicalConnection, command: BranchCommand) -> CommandRequest:
@@ -286,7 +286,7 @@ class _Channel:
     def take_back(self, physical: PhysicalConnection, command: Command) -> None:
         """Send a command whose refusal is dropped."""
         try:
-            self._session.commands(physical).tell(command)
+            self._session.commands(physical).take_back(command)
         except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("the broker has not heard %s: %s", command.COMMAND, error)
 

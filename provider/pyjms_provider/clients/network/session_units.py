@@ -79,7 +79,7 @@ class CommandChannel(Protocol[_P, _R]):
         ...
 
     def tell(self, physical: _P, command: commands.Command) -> None:
-        """Send a command whose answer is not awaited. Raises `ConnectionLostInCallError`, `ProviderError`."""
+        """Send a command that has no answer: if it fails, the open transaction does. Raises `ConnectionLostInCallError`, `ProviderError`."""
         ...
 
     def request(self, physical: _P, command: BranchCommand) -> _R:
@@ -208,6 +208,9 @@ class SessionUnit(Generic[_P, _R]):
             return
         try:
             self._end(physical, commands.CommitTransaction(session=self._session), "committed")
+        except BranchError:
+            self._is_ending = False  # the session works in a branch, which goes on
+            raise
         except ProviderError:
             self._leave()
             raise
