@@ -28,7 +28,7 @@ from pyjms_provider.core.host.restoring import restore_host
 from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.core.message.reference import ReferenceId
-from pyjms_provider.core.store import PagingMessageStore
+from pyjms_provider.core.store import MemoryMessageStore, PagingMessageStore
 from pyjms_provider.core.transaction.registered_clients import IN_PROCESS, ClientUser
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.housekeeping import ScheduledTasks
@@ -36,7 +36,6 @@ from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import DEFAULT_MEMORY, Acknowledge, BrokerSettings, StandBy
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 from pyjms_provider.stores.file_lock import RETRY_MS
-from pyjms_provider.stores.memory import MemoryMessageStore
 from pyjms_provider.stores.opening import open_store, open_temporary_file
 from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.settings import StoryLevel

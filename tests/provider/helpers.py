@@ -19,9 +19,8 @@ from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue.queue import Queue
-from pyjms_provider.core.store import MessageStore
+from pyjms_provider.core.store import MemoryMessageStore, MessageStore
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.stores.memory import MemoryMessageStore
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 NEWS = Address(AddressKind.TOPIC, "news")

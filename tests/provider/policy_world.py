@@ -15,10 +15,10 @@ from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue.consumer import ConsumerSession
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.scheduled import Scheduled
+from pyjms_provider.core.store import MemoryMessageStore
 from pyjms_provider.core.topic import Subscription
 from pyjms_provider.core.transaction.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.queue_manager import QueueManager
-from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, HandClock, Reader, make_envelope
 
 

@@ -2,13 +2,16 @@
 
 A transport owns the socket. It feeds the engine with the bytes that it reads, pulls bytes when the wire can take them, and keeps the time;
 the engine never pushes and never blocks. Work that may wait, such as a write to the disk, goes through `TransportContext.work`.
+
+`ChoosingEngine` serves STOMP and AMQP on one port: the first bytes of a client tell which of them it speaks. `RareLines` limits the log lines that
+clients can cause.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from pyjms.spi.envelope import fact
 
@@ -166,3 +169,86 @@ class ProtocolEngine(ABC):
         """Clean up: the connection has ended, by the peer or by a failure. The last call, except the results of jobs that still run. Must
         not wait.
         """
+
+
+_AMQP: Final = b"AMQP"
+
+
+class ChoosingEngine(ProtocolEngine):
+    """An engine that becomes that of the protocol which the client speaks."""
+
+    def __init__(
+        self,
+        transport: TransportContext,
+        make_amqp: Callable[[TransportContext], ProtocolEngine],
+        make_stomp: Callable[[TransportContext], ProtocolEngine],
+    ) -> None:
+        self._transport = transport
+        self._make_amqp = make_amqp
+        # A client that sends nothing is one of STOMP, whose engine knows how long a login may take.
+        self._engine = make_stomp(transport)
+        self._first: bytes | None = b""
+        """What has come of the first bytes; None: the protocol is known."""
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        if self._first is None:
+            self._engine.received(data)
+            return
+        first = self._first + bytes(data)
+        if len(first) < len(_AMQP) and _AMQP.startswith(first):
+            self._first = first
+            return
+        if first.startswith(_AMQP):
+            self._engine.closed(None)
+            self._engine = self._make_amqp(self._transport)
+        self._first = None
+        self._engine.received(first)
+
+    def pull(self, size: int) -> bytes | bytearray | memoryview:
+        return self._engine.pull(size)
+
+    @property
+    def is_reading(self) -> bool:
+        return self._engine.is_reading
+
+    @property
+    def knows_peer(self) -> bool:
+        return self._engine.knows_peer
+
+    @property
+    def is_over(self) -> bool:
+        return self._engine.is_over
+
+    def next_tick_ms(self) -> int | None:
+        return self._engine.next_tick_ms()
+
+    def tick(self) -> None:
+        self._engine.tick()
+
+    def stop(self, reason: str) -> None:
+        self._engine.stop(reason)
+
+    def closed(self, error: BaseException | None) -> None:
+        self._engine.closed(error)
+
+
+_SILENCE_MS: Final = 5_000
+
+
+class RareLines:
+    """Lets one line of a kind through every five seconds, and counts the others. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._quiet: dict[Hashable, tuple[float, int]] = {}
+
+    def missed(self, kind: Hashable, now_ms: float) -> str | None:
+        """Return the text to append to a line that may be written now: how many were suppressed, or nothing; None: suppress this one.
+
+        now_ms: of the monotonic clock. There are few kinds: each is kept.
+        """
+        until_ms, missed = self._quiet.get(kind, (now_ms, 0))
+        if now_ms < until_ms:
+            self._quiet[kind] = (until_ms, missed + 1)
+            return None
+        self._quiet[kind] = (now_ms + _SILENCE_MS, 0)
+        return f" (and {missed} more since the last such line)" if missed else ""

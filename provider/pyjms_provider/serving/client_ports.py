@@ -8,7 +8,7 @@ from pyjms.spi.words import installed_version
 from pyjms_provider.model.port import AmqpPort, AmqpPortAttributes, Protocol, StompPort, StompPortAttributes
 from pyjms_provider.protocols.amqp.server.service import AmqpService
 from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
-from pyjms_provider.protocols.either import ChoosingEngine
+from pyjms_provider.protocols.engine import ChoosingEngine
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import (

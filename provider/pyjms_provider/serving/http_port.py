@@ -24,7 +24,7 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.forks import forget_in_children, let_go
 from pyjms_provider.management.rest.app import ANY_HOST, RestSettings, make_app
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
-from pyjms_provider.protocols.rare_lines import RareLines
+from pyjms_provider.protocols.engine import RareLines
 from pyjms_provider.serving.hosts import log_open_access
 from pyjms_provider.transport.listener import KEPT_FROM_OPERATORS, bind, is_kept
 from pyjms_provider.transport.reports import RareReports, Report

@@ -9,7 +9,7 @@ import logging
 from enum import Enum
 
 from pyjms.spi.clock import Clock
-from pyjms_provider.protocols.rare_lines import RareLines
+from pyjms_provider.protocols.engine import RareLines
 
 _log = logging.getLogger("pyjms.network")
 

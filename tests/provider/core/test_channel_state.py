@@ -7,8 +7,7 @@ import pytest
 from pyjms_provider.core.message.message_state import MessageEvent, MessageState
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.state_machine import ForbiddenTransitionError
-from pyjms_provider.core.store import MessageStore
-from pyjms_provider.stores.memory import MemoryMessageStore
+from pyjms_provider.core.store import MemoryMessageStore, MessageStore
 from tests.provider.helpers import QueueWorld
 
 

@@ -11,8 +11,7 @@ from pyjms_provider.core.message.message_state import MessageEvent
 from pyjms_provider.core.policy import QueuePolicy, QueueType
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.statistics import about_bytes, is_there, largest_message, oldest_timestamp_ms
-from pyjms_provider.core.store import approximate_size
-from pyjms_provider.stores.memory import MemoryMessageStore
+from pyjms_provider.core.store import MemoryMessageStore, approximate_size
 from tests.provider.helpers import ORDERS, HandClock, make_envelope
 
 TYPES = (QueuePolicy(), QueuePolicy(type=QueueType.PRIORITY, priorities=3), QueuePolicy(type=QueueType.SORTED, key="k"))

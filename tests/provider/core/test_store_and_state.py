@@ -14,8 +14,7 @@ from pyjms_provider.core.message.reference import MessageReference
 from pyjms_provider.core.queue.channel_state import ChannelState, Reliability
 from pyjms_provider.core.queue.queue import Queue
 from pyjms_provider.core.queue.search import waiting_entries
-from pyjms_provider.core.store import MessageStore
-from pyjms_provider.stores.memory import MemoryMessageStore
+from pyjms_provider.core.store import MemoryMessageStore, MessageStore
 from tests.provider.helpers import CONNECTION, NEWS, HandClock, QueueWorld, ScriptedReceiver, holders, make_envelope
 
 NEW = MessageState.NEW

@@ -13,7 +13,7 @@ from pyjms_provider.core.host.host_policy import HostPolicy
 from pyjms_provider.core.host.virtual_host import TemporaryEndedError, VirtualHost
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.channel_state import Reliability
-from pyjms_provider.stores.memory import MemoryMessageStore
+from pyjms_provider.core.store import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, NEWS, ORDERS, HandClock, make_envelope
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms_provider.protocols.rare_lines import RareLines
+from pyjms_provider.protocols.engine import RareLines
 
 
 def test_one_line_of_a_kind_comes_through_in_five_seconds_and_tells_of_the_others() -> None:

@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 import pytest
 
 from pyjms_provider.core.message.reference import MessageReference
-from pyjms_provider.stores.memory import MemoryMessageStore
+from pyjms_provider.core.store import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, holders, make_envelope
 
 

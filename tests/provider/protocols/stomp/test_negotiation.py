@@ -6,7 +6,7 @@ import pytest
 
 from pyjms_provider.protocols.stomp.errors import FrameError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.negotiation import (
+from pyjms_provider.protocols.stomp.server.login import (
     HeartBeats,
     accepted_versions,
     agree_on_heart_beats,

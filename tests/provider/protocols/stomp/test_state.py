@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from pyjms_provider.protocols.stomp.errors import SequenceError
-from pyjms_provider.protocols.stomp.negotiation import (
+from pyjms_provider.protocols.stomp.server.login import (
     SERVER_TRANSITIONS,
     ServerEvent,
     ServerState,

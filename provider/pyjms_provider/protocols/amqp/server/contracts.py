@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.server.transactions import Transactions
     from pyjms_provider.protocols.amqp.server.work import Work
     from pyjms_provider.protocols.amqp.session import Session
-    from pyjms_provider.protocols.engine import TransportContext
+    from pyjms_provider.protocols.engine import RareLines, TransportContext
     from pyjms_provider.protocols.hosts import Guard
-    from pyjms_provider.protocols.rare_lines import RareLines
     from pyjms_provider.protocols.scheduling import (
         Backlog,
         DeliveryScheduler,

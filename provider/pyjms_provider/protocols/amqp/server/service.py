@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjms_provider.protocols.amqp.server.engine import AmqpServerEngine
 from pyjms_provider.protocols.amqp.server.settings import AmqpSettings
-from pyjms_provider.protocols.rare_lines import RareLines
+from pyjms_provider.protocols.engine import RareLines
 from pyjms_provider.protocols.scheduling import DirectDeliveries
 from pyjms_provider.security.logins import RevocationGuard
 

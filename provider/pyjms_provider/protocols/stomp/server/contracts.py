@@ -24,9 +24,8 @@ from pyjms_provider.protocols.stomp.frames import Frame
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ProviderConnection
-    from pyjms_provider.protocols.engine import BatchJob, TransportContext
+    from pyjms_provider.protocols.engine import BatchJob, RareLines, TransportContext
     from pyjms_provider.protocols.hosts import Guard
-    from pyjms_provider.protocols.rare_lines import RareLines
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.protocols.stomp.server.settings import StompSettings
 

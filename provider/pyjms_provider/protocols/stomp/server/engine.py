@@ -20,14 +20,17 @@ from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, LINE_END, FrameDe
 from pyjms_provider.protocols.stomp.command_frames import error_frame, limits_of
 from pyjms_provider.protocols.stomp.errors import EncodingError, SequenceError, StompError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.negotiation import (
+from pyjms_provider.protocols.stomp.server.login import (
+    IdleMonitor,
+    Login,
     ServerEvent,
     ServerState,
+    credentials_of,
+    negotiate,
     next_server_state,
     refusal,
     server_event,
 )
-from pyjms_provider.protocols.stomp.server.login import IdleMonitor, Login, credentials_of, negotiate
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjms_provider.protocols.engine import RareLines
 from pyjms_provider.protocols.logins import NoteLogin
-from pyjms_provider.protocols.rare_lines import RareLines
 from pyjms_provider.protocols.scheduling import DirectDeliveries
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
 from pyjms_provider.protocols.stomp.server.native import NativeHandler
