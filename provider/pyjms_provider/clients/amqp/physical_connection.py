@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import AccessDeniedError, ProviderError, ResourceError
 from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import said_by_system
 from pyjms_provider.amqp.errors import Condition, LinkFault
 from pyjms_provider.clients.amqp.refusals import login_refusal, text_of
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError, UnansweredError
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError
 from pyjms_provider.clients.network.endpoints import Endpoint
-from pyjms_provider.clients.network.io_thread import IoThread
+from pyjms_provider.clients.network.io_thread import BasePhysicalConnection, IoThread
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
     ConnectionClosed,
@@ -114,7 +114,7 @@ class LinkContext(Protocol):
         ...
 
 
-class PhysicalConnection:
+class PhysicalConnection(BasePhysicalConnection):
     """One connection to one broker. Any thread."""
 
     def __init__(
@@ -141,26 +141,15 @@ class PhysicalConnection:
             connect: opens the socket.
             mechanisms: the ways to log in, the best one first.
         """
-        self.number = number
-        self.endpoint = endpoint
-        self.is_closing = False
-        """Whether it is ending, or has ended: it takes nothing any more, and `on_ended` was or will soon be called."""
-        self.has_ended = False
-        """Whether it has ended: no answer is awaited any more, and `reason` says why."""
-        self.reason = ""
-        self.was_interrupted = False
-        """Whether it ends because a signal interrupted a call, and not through the network or the broker."""
+        super().__init__(number, endpoint, clock, IoThread(self, endpoint, connect, protocol="amqp", faults=()))
         self.remote: Open | None = None
         """The broker's open, once it has come."""
         self.redirect: Endpoint | None = None
         """The broker that the peer names in its place."""
         self.lock = lock
         self._settings = settings
-        self._clock = clock
         self._events = events
         self._hostname = settings.virtual_host or endpoint.host
-        # Signs of life go by real time: the broker knows nothing of an application's virtual clock.
-        self._system_clock = SystemClock()
         self.engine = Connection(
             ConnectionSettings(
                 frame_size_max=settings.frame_bytes_max,
@@ -176,9 +165,6 @@ class PhysicalConnection:
         self._replies: set[Reply] = set()
         self._due: list[Callable[[], None]] = []
         """What is called when the lock is free again."""
-        self._farewell = ""
-        self._is_silent = False
-        """Whether the wait of a call has timed out, and nothing has been received since."""
         self._is_writing = False
         """Whether some thread is the writer, which goes on until nothing is left."""
         self._rest = b""
@@ -188,8 +174,6 @@ class PhysicalConnection:
         """Whether the I/O thread is the writer."""
         self._in_a_row = 0
         """How many messages were posted since a thread waited, or since the last round of the I/O thread."""
-        self._io = IoThread(self, endpoint, connect, protocol="amqp", faults=())
-        self._socket, self._wakeup, self._reader = self._io.socket, self._io.wakeup, self._io.reader
 
     def open(self, open_: Open) -> Open:
         """Log in, open, and return the broker's open.
@@ -290,11 +274,7 @@ class PhysicalConnection:
         if reply.is_interrupted:
             raise ConnectionLostInCallError(self.reason)
         if not reply.is_there:
-            self._is_silent = True
-            raise UnansweredError(
-                f"the broker has not answered {what} for {limit_ms} ms, so it is not known whether it did it: "
-                "look what holds it up, or raise timeout_ms"
-            )
+            raise self.unanswered(what, limit_ms)
         return reply.value
 
     def await_again(self, reply: Reply, what: str) -> Any:
@@ -338,18 +318,6 @@ class PhysicalConnection:
         except ConnectionLostInCallError:
             self._wakeup.set()  # the I/O thread finds out why
         return self._reader.wait(self._clock, signal, until_ms, self._events.is_only_waiter)
-
-    def is_own_thread(self) -> bool:
-        """Return whether the caller is the thread that reads, and so must not wait for data that only it can read."""
-        return self._io.is_own_thread()
-
-    def call_soon(self, chore: Callable[[], None]) -> None:
-        """Have the I/O thread call `chore`; see `IoThread.call_soon`."""
-        self._io.call_soon(chore)
-
-    def browsing(self, end: Callable[[], None]) -> AbstractContextManager[None]:
-        """Browse a queue, and call `end` after it; see `IoThread.browsing`."""
-        return self._io.browsing(end)
 
     # --------------------------------------------------------------------------------------------------------- writing
 
@@ -597,22 +565,6 @@ class PhysicalConnection:
         self.call(ask, "the close of the connection", timeout_ms=timeout_ms, is_last=True)
 
     # --------------------------------------------------------------------------------------------------------- the end
-
-    def close(self) -> None:
-        """End the connection; its thread ends soon. Any thread; may be repeated."""
-        # The flag first: the I/O thread that is woken must find it.
-        self.is_closing = True
-        self._wakeup.set()
-
-    def abort(self) -> None:
-        """End the connection because a signal interrupted a call: how much of it was written is not known."""
-        self.was_interrupted = True
-        self.reason = "a signal interrupted a call that used it"
-        self.close()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end, unless it is the caller's."""
-        self._io.join(timeout_s)
 
     def forget(self, reason: str) -> None:
         """Mark the connection as ended, in a child of this process, and write nothing: the socket is the parent's."""

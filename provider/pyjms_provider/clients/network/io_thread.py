@@ -1,19 +1,23 @@
-"""The thread that owns a client's socket, and its end: it reads, it writes what a caller could not write at once, and it closes."""
+"""The thread that owns a client's socket, and its end: it reads, it writes what a caller could not write at once, and it closes.
+
+`BasePhysicalConnection` is what the connections over it have in common, whatever their protocol.
+"""
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from threading import Thread, current_thread, get_ident
 from typing import Protocol
 
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import said_by_system
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError
 from pyjms_provider.clients.network.endpoints import Endpoint
 from pyjms_provider.clients.network.polling import TICK_S, Poller, SocketReader, Wakeup
 from pyjms_provider.clients.network.sockets import ClientSocket
@@ -215,3 +219,72 @@ class IoThread:
             return TICK_S
         wait_ms = self._work.wait_ms()
         return None if wait_ms is None else wait_ms / 1000
+
+
+class BasePhysicalConnection(ABC):
+    """One connection to one broker: its socket with the thread, its end with a reason, and calls that may get no answer. Any thread.
+
+    A subclass speaks the protocol, and is the `IoWork` of the thread.
+    """
+
+    def __init__(self, number: int, endpoint: Endpoint, clock: Clock, io: IoThread) -> None:
+        self.number = number
+        """Grows by one with each connection of the failover connection."""
+        self.endpoint = endpoint
+        self.is_closing = False
+        """Whether it is ending, or has ended: it takes nothing any more, and `on_ended` was or will soon be called."""
+        self.has_ended = False
+        """Whether it has ended: no answer is awaited any more, and `reason` says why."""
+        self.reason = ""
+        self.was_interrupted = False
+        """Whether it ends because a signal interrupted a call, and not through the network or the broker."""
+        self._farewell = ""
+        """The broker's reason, if it has announced the end."""
+        self._is_silent = False
+        """Whether the wait of a call has timed out, and nothing has been received since."""
+        self._clock = clock
+        # Signs of life go by real time: the broker knows nothing of an application's virtual clock.
+        self._system_clock = SystemClock()
+        self._io = io
+        self._socket, self._wakeup, self._reader = io.socket, io.wakeup, io.reader
+
+    def is_own_thread(self) -> bool:
+        """Return whether the caller is the thread that reads, and so must not wait for data that only it can read."""
+        return self._io.is_own_thread()
+
+    def call_soon(self, chore: Callable[[], None]) -> None:
+        """Have the I/O thread call `chore`; see `IoThread.call_soon`."""
+        self._io.call_soon(chore)
+
+    def browsing(self, end: Callable[[], None]) -> AbstractContextManager[None]:
+        """Browse a queue, and call `end` after it; see `IoThread.browsing`."""
+        return self._io.browsing(end)
+
+    def unanswered(self, what: str, limit_ms: float) -> UnansweredError:
+        """Return the error for a call that got no answer in time; until something is received, the broker counts as silent."""
+        self._is_silent = True
+        return UnansweredError(
+            f"the broker has not answered {what} for {limit_ms} ms, so it is not known whether it did it: "
+            "look what holds it up, or raise timeout_ms"
+        )
+
+    def close(self) -> None:
+        """End the connection; its thread ends soon. Any thread; may be repeated."""
+        # The flag first: the I/O thread that is woken must find it.
+        self.is_closing = True
+        self.stop_writing()
+        self._wakeup.set()
+
+    def abort(self) -> None:
+        """End the connection because a signal interrupted a call: how much of it was written is not known."""
+        self.was_interrupted = True
+        self.reason = "a signal interrupted a call that used it"
+        self.close()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread to end, unless it is the caller's."""
+        self._io.join(timeout_s)
+
+    @abstractmethod
+    def stop_writing(self) -> None:
+        """Take nothing more to be written. Before the socket closes: a later send then learns that nothing of it was written."""

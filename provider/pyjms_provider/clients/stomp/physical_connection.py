@@ -21,13 +21,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import count
 from threading import Lock, get_ident
 from typing import Final, Protocol
 
-from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -42,7 +41,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.interrupts import deferred
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError, UnansweredError
 from pyjms_provider.clients.network.endpoints import Endpoint
-from pyjms_provider.clients.network.io_thread import IoThread, WritingEndedError
+from pyjms_provider.clients.network.io_thread import BasePhysicalConnection, IoThread, WritingEndedError
 from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.sockets import connect
 from pyjms_provider.clients.stomp.transport import HeartBeat, SentFlag, WriteBuffer
@@ -179,7 +178,7 @@ class Request(SentFlag):
         return self.physical is physical and self.what == what
 
 
-class PhysicalConnection:
+class PhysicalConnection(BasePhysicalConnection):
     """One connection to one broker. Any thread."""
 
     def __init__(
@@ -193,18 +192,10 @@ class PhysicalConnection:
         error_names_receipt: bool = True,
     ) -> None:
         """Connect the socket. Raises `ResourceError`; `open` goes on."""
-        self.number = number
-        """Grows by one with each connection of the failover connection."""
-        self.endpoint = endpoint
+        io = IoThread(self, endpoint, lambda: connect(endpoint, settings), protocol="stomp", faults=(StompError,))
+        super().__init__(number, endpoint, clock, io)
         self.connected: Frame | None = None
         """The answer to CONNECT, once it was received."""
-        self.is_closing = False
-        """Whether it is ending, or has ended: it takes no frames any more, and `on_ended` was or will soon be called."""
-        self.has_ended = False
-        """Whether it has ended: no answer is awaited any more, and `reason` says why."""
-        self.reason = ""
-        self.was_interrupted = False
-        """Whether it ends because a signal interrupted a call, and not through the network or the broker."""
         self.error_names_receipt = error_names_receipt
         """Whether an ERROR names the receipt that will not come; if not, it fails all that are awaited."""
         self.is_packed = False
@@ -214,22 +205,13 @@ class PhysicalConnection:
         self.body_max = 0
         """The largest body of a frame, in bytes, as CONNECTED says; 0: the broker does not say."""
         self._settings = settings
-        self._clock = clock
         self._events = events
-        self._farewell = ""
-        """The broker's reason, if it has announced the end."""
-        self._is_silent = False
-        """Whether the wait of a call has timed out, and nothing has been received since."""
         self._lock = Lock()
         self._receipts = count(1)
         self._answers: dict[str, _Answer] = {}
         self._expected: dict[str, Callable[[], None]] = {}
         self._late: dict[str, Callable[[Frame], None]] = {}
         """Callbacks for a RECEIPT that comes after the wait for it has ended."""
-        # Heart-beats go by real time: the broker knows nothing of an application's virtual clock.
-        self._system_clock = SystemClock()
-        self._io = IoThread(self, endpoint, lambda: connect(endpoint, settings), protocol="stomp", faults=(StompError,))
-        self._socket, self._wakeup, self._reader = self._io.socket, self._io.wakeup, self._io.reader
         self._buffer = WriteBuffer(
             _UNWRITTEN_BYTES_MAX,
             self._wakeup.set,
@@ -432,11 +414,7 @@ class PhysicalConnection:
             raise answer.error
         if answer.is_interrupted:
             raise ConnectionLostInCallError(self.reason)
-        self._is_silent = True
-        raise UnansweredError(
-            f"the broker has not answered {command} for {limit_ms} ms, so it is not known whether it did it: "
-            "look what holds it up, or raise timeout_ms"
-        )
+        raise self.unanswered(command, limit_ms)
 
     def request_last(self, *frames: Frame, timeout_ms: int | None = None, sent: SentFlag | None = None) -> Frame:
         """Send a closing request as `request` does; it needs no room.
@@ -461,18 +439,6 @@ class PhysicalConnection:
             self._wakeup.set()  # the I/O thread finds out why
         return self._reader.wait(self._clock, signal, until_ms, self._events.is_only_waiter)
 
-    def is_own_thread(self) -> bool:
-        """Return whether the caller is the thread that reads, and so must not wait for data that only it can read."""
-        return self._io.is_own_thread()
-
-    def call_soon(self, chore: Callable[[], None]) -> None:
-        """Have the I/O thread call `chore`; see `IoThread.call_soon`."""
-        self._io.call_soon(chore)
-
-    def browsing(self, end: Callable[[], None]) -> AbstractContextManager[None]:
-        """Browse a queue, and call `end` after it; see `IoThread.browsing`."""
-        return self._io.browsing(end)
-
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
         """Have the broker end what it may have made, or may still make, for a call that was not answered in time; an ERROR that it does not
         exist is dropped. `done`: see `expect`.
@@ -490,23 +456,6 @@ class PhysicalConnection:
             self._expected[receipt] = done
 
     # The end
-
-    def close(self) -> None:
-        """End the connection; its thread ends soon. Any thread; may be repeated."""
-        # The flag first: the I/O thread that is woken must find it.
-        self.is_closing = True
-        self._buffer.close()
-        self._wakeup.set()
-
-    def abort(self) -> None:
-        """End the connection because a signal interrupted a call: how much of it was written is not known."""
-        self.was_interrupted = True
-        self.reason = "a signal interrupted a call that used it"
-        self.close()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end, unless it is the caller's."""
-        self._io.join(timeout_s)
 
     def forget(self, reason: str) -> None:
         """Mark the connection as ended, in a child of this process, and write nothing: the socket is the parent's."""
