@@ -26,6 +26,7 @@ class Rate:
     def measure(self, workload: str, queue: str, count: int) -> float:
         """Return the seconds that a workload took."""
         act: Callable[[Any, str, int], float] = {
+            "send-temporary": self._send_temporary,
             "send-transient": self._send_transient,
             "send-durable": self._send_durable,
             "receive": self._receive,
@@ -43,9 +44,13 @@ class Rate:
     def _send_durable(self, connection: Any, queue: str, count: int) -> float:
         return self._send(connection, queue, count, DeliveryMode.PERSISTENT)
 
-    def _send(self, connection: Any, queue: str, count: int, delivery_mode: int) -> float:
+    def _send_temporary(self, connection: Any, _: str, count: int) -> float:
+        return self._send(connection, None, count, DeliveryMode.NON_PERSISTENT)
+
+    def _send(self, connection: Any, queue: str | None, count: int, delivery_mode: int) -> float:
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        producer = _producer(session, session.create_queue(queue), delivery_mode)
+        destination = session.create_temporary_queue() if queue is None else session.create_queue(queue)
+        producer = _producer(session, destination, delivery_mode)
         begin = perf_counter()
         for _ in range(count):
             producer.send(make_message(session))

@@ -61,6 +61,7 @@ class Rate:
         connection = BlockingConnection(self._url, timeout=60, allowed_mechs="ANONYMOUS")
         try:
             act: Callable[[Any, str, int], float] = {
+                "send-temporary": self._send_temporary,
                 "send-transient": self._send_transient,
                 "send-durable": self._send_durable,
                 "receive": self._receive,
@@ -73,11 +74,18 @@ class Rate:
     def _send_transient(self, connection: Any, queue: str, count: int) -> float:
         return self._send(connection, queue, count, is_durable=False)
 
+    def _send_temporary(self, connection: Any, _: str, count: int) -> float:
+        temporary = connection.create_receiver(None, dynamic=True, credit=0)
+        sender = connection.create_sender(temporary.link.remote_source.address)
+        return self._send_by(sender, count, is_durable=False)
+
     def _send_durable(self, connection: Any, queue: str, count: int) -> float:
         return self._send(connection, queue, count, is_durable=True)
 
     def _send(self, connection: Any, queue: str, count: int, *, is_durable: bool) -> float:
-        sender = connection.create_sender(queue, options=QueueCapability())
+        return self._send_by(connection.create_sender(queue, options=QueueCapability()), count, is_durable=is_durable)
+
+    def _send_by(self, sender: Any, count: int, *, is_durable: bool) -> float:
         begin = perf_counter()
         for _ in range(count):
             sender.send(message(is_durable=is_durable))
