@@ -264,9 +264,9 @@ class JmsMessageProducer(MessageProducer):
         return self._defaults[3]
 
     @delivery_delay.setter
-    def delivery_delay(self, value: int) -> None:
+    def delivery_delay(self, delivery_delay: int) -> None:
         self._check_open()
-        delay = check_delivery_delay(value)
+        delay = check_delivery_delay(delivery_delay)
         if delay:
             self._session.connection.require(Capability.DELIVERY_DELAY, "delivery delay")
         self._defaults = (*self._defaults[:3], delay)
