@@ -42,8 +42,11 @@ _FACTORIES: Mapping[str, type[ConnectionFactory]] = MappingProxyType(
         )
     }
 )
-_DEFAULT_FACTORIES: Mapping[str, str] = MappingProxyType({kind.__name__: key for key, kind in _FACTORIES.items()})
-"""Names that need no entry: each is a factory for the environment's provider URL."""
+_DEFAULT_FACTORIES: Mapping[str, str] = MappingProxyType(
+    {kind.__name__: key for key, kind in _FACTORIES.items()}
+    | {"comp/DefaultJMSConnectionFactory": ConnectionFactory.__name__.lower()}
+)
+"""Names that need no entry: each is a factory for the environment's provider URL. The last one is that of application servers (JMS 2.0)."""
 
 _DESTINATIONS: Mapping[str, type[JmsQueue | JmsTopic]] = MappingProxyType({"queue": JmsQueue, "topic": JmsTopic})
 _DYNAMIC: Mapping[str, str] = MappingProxyType({"dynamicQueues/": "queue", "dynamicTopics/": "topic"})

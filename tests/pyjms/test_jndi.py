@@ -195,9 +195,17 @@ def test_a_factory_has_options(environment: dict[str, Any]) -> None:
 @pytest.mark.parametrize("key", ["java.naming.provider.url", "provider_url"])
 def test_the_provider_url_serves_factories_without_their_own(key: str) -> None:
     context: Any = InitialContext({key: "vm://shop", "connectionFactoryNames": "a, b", "connection_factory": {"c": {}}})
-    for name in ("a", "b", "c", "ConnectionFactory", "QueueConnectionFactory", "XATopicConnectionFactory"):
+    own = ("ConnectionFactory", "QueueConnectionFactory", "XATopicConnectionFactory")
+    for name in ("a", "b", "c", *own, "java:comp/DefaultJMSConnectionFactory"):
         assert context.lookup(name).url == "vm://shop"
     assert context.list_names() == ("a", "b", "c")
+
+
+def test_the_factory_of_application_servers_needs_no_entry() -> None:
+    factory = InitialContext({}).lookup("java:comp/DefaultJMSConnectionFactory")
+    assert type(factory) is pyjms.ConnectionFactory
+    other: Any = InitialContext({"topic.java:comp/DefaultJMSConnectionFactory": "news"})
+    assert isinstance(other.lookup("java:comp/DefaultJMSConnectionFactory"), pyjms.Topic)
 
 
 def test_the_factories_of_activemqs_files_are_of_both_domains(tmp_path: Path) -> None:
