@@ -16,6 +16,7 @@ from pyjms.api.consumer import MessageListenerLike, QueueBrowser
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from pyjms.api.names import Interface
+from pyjms.api.producer import CompletionListener
 from pyjms.api.session import AcknowledgeMode
 from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short
 
@@ -108,6 +109,15 @@ class JMSProducer(Interface, declares=True):
     @abstractmethod
     def set_delivery_delay(self, delivery_delay: int) -> Self:
         """Set `delivery_delay`."""
+
+    @property
+    @abstractmethod
+    def async_(self) -> CompletionListener | None:
+        """The listener that hears of the end of each send, as it was set; None, the default: a send waits for its end."""
+
+    @abstractmethod
+    def set_async(self, completion_listener: CompletionListener | None) -> Self:
+        """Set `async_`. With a listener the sends are asynchronous, as `MessageProducer.send` describes."""
 
     # ------------------------------------------------------------------------------------------------- properties
 

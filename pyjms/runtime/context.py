@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from pyjms.api.connection import ConnectionMetaData, ExceptionListenerLike
 from pyjms.api.consumer import QueueBrowser
-from pyjms.api.context import JMSConsumer, JMSContext, JMSProducer
+from pyjms.api.context import JMSContext, JMSProducer
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from pyjms.api.producer import CompletionListener
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.checks import session_mode
@@ -23,6 +24,8 @@ from pyjms.runtime.session import JmsSession
 from pyjms.runtime.waiting import CloseOnce
 from pyjms.spi.capability import Capability
 from pyjms.spi.interrupts import defers_signals
+
+_Context = TypeVar("_Context", bound="JmsContext")
 
 
 class SharedConnection:
@@ -76,12 +79,16 @@ class JmsContext(JMSContext):
         self._connection.poison()
 
     def create_context(self, session_mode: int) -> JMSContext:
+        return self.open_context(JmsContext, session_mode)
+
+    def open_context(self, kind: type[_Context], session_mode: int) -> _Context:
+        """Return a context of the class `kind` on the same connection."""
         with runtime_errors:
             mode = context_mode(session_mode)
             require_mode(self._connection, mode)
             with self._lock:
                 self._check_open()
-                return JmsContext(self._shared.share(), mode)
+                return kind(self._shared.share(), mode)
 
     def create_producer(self) -> JMSProducer:
         with runtime_errors:
@@ -244,8 +251,14 @@ class JmsContext(JMSContext):
 
     # Sending, for the context's producers
 
-    def send(self, destination: Destination, message: Message, options: SendOptions) -> None:
-        """Send with the options of one producer. Raises the exceptions of `MessageProducer.send`."""
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        options: SendOptions,
+        listener: CompletionListener | None = None,
+    ) -> None:
+        """Send with the options of one producer; asynchronously, if it has a listener. Raises the exceptions of `MessageProducer.send`."""
         sender = self._sender
         if sender is None:
             # One for all producers of the context, which have no close: they may be many.
@@ -259,7 +272,10 @@ class JmsContext(JMSContext):
             sender.disable_message_id = options.disable_message_id
             sender.disable_message_timestamp = options.disable_message_timestamp
             self._options = options
-        sender.send(destination, message)
+        if listener is None:
+            sender.send(destination, message)
+        else:
+            sender.send(destination, message, listener)
 
     def require_delivery_delay(self) -> None:
         """Raise JMSException when the provider has no delivery delay."""
@@ -270,34 +286,34 @@ class JmsContext(JMSContext):
     @defers_signals(undo=close_made)
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
-    ) -> JMSConsumer:
+    ) -> JmsConsumer:
         with runtime_errors:
             return self._started(self._opened().create_consumer(destination, message_selector, no_local))
 
     @defers_signals(undo=close_made)
     def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
-    ) -> JMSConsumer:
+    ) -> JmsConsumer:
         with runtime_errors:
             return self._started(self._opened().create_durable_consumer(topic, name, message_selector, no_local))
 
     @defers_signals(undo=close_made)
     def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
-    ) -> JMSConsumer:
+    ) -> JmsConsumer:
         with runtime_errors:
             return self._started(self._opened().create_shared_durable_consumer(topic, name, message_selector))
 
     @defers_signals(undo=close_made)
     def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
-    ) -> JMSConsumer:
+    ) -> JmsConsumer:
         with runtime_errors:
             return self._started(
                 self._opened().create_shared_consumer(topic, shared_subscription_name, message_selector)
             )
 
-    def _started(self, consumer: JmsMessageConsumer) -> JMSConsumer:
+    def _started(self, consumer: JmsMessageConsumer) -> JmsConsumer:
         """Return the context's consumer over `consumer`; the connection starts, if it has to."""
         if self._auto_start:
             try:

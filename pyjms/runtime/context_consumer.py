@@ -19,48 +19,49 @@ T = TypeVar("T")
 class JmsConsumer(JMSConsumer):
     """A consumer over a `MessageConsumer` of the context's session."""
 
-    __slots__ = ("_consumer",)
+    __slots__ = ("consumer",)
 
     def __init__(self, consumer: JmsMessageConsumer) -> None:
-        self._consumer = consumer
+        self.consumer = consumer
+        """The session's consumer."""
 
     @property
     def message_selector(self) -> str | None:
         with runtime_errors:
-            return self._consumer.message_selector
+            return self.consumer.message_selector
 
     @property
     def message_listener(self) -> MessageListenerLike | None:
         with runtime_errors:
-            return self._consumer.message_listener
+            return self.consumer.message_listener
 
     @message_listener.setter
     def message_listener(self, listener: MessageListenerLike | None) -> None:
         with runtime_errors:
-            self._consumer.message_listener = listener
+            self.consumer.message_listener = listener
 
     def receive(self, timeout: int = 0) -> Message | None:
         try:
-            return self._consumer.receive(timeout)
+            return self.consumer.receive(timeout)
         except JMSException as error:
             raise to_runtime(error) from error
 
     def receive_no_wait(self) -> Message | None:
         try:
-            return self._consumer.receive_no_wait()
+            return self.consumer.receive_no_wait()
         except JMSException as error:
             raise to_runtime(error) from error
 
     def receive_body(self, c: type[T], timeout: int = 0) -> T | None:
-        return self._body(c, lambda: self._consumer.receive(timeout))
+        return self._body(c, lambda: self.consumer.receive(timeout))
 
     def receive_body_no_wait(self, c: type[T]) -> T | None:
-        return self._body(c, self._consumer.receive_no_wait)
+        return self._body(c, self.consumer.receive_no_wait)
 
     def _body(self, c: type[T], receive: Callable[[], Message | None]) -> T | None:
         body_class(c)  # a class that is none is refused before a message is taken
         reader = BodyReader(c)
-        consumer = self._consumer
+        consumer = self.consumer
         consumer.reads_body = reader.read
         try:
             received = receive()
@@ -72,7 +73,7 @@ class JmsConsumer(JMSConsumer):
 
     def close(self) -> None:
         with runtime_errors:
-            self._consumer.close()
+            self.consumer.close()
 
 
 class BodyReader:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from pyjms.api.context import JMSProducer
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
-from pyjms.api.producer import DeliveryMode
+from pyjms.api.producer import CompletionListener, DeliveryMode
 from pyjms.errors import (
     IllegalArgumentException,
     JMSException,
@@ -22,6 +22,7 @@ from pyjms.errors import (
 )
 from pyjms.messages.base import JmsMessage
 from pyjms.messages.bodies import JmsBytesMessage, JmsMapMessage, JmsObjectMessage, JmsTextMessage
+from pyjms.runtime.checks import completion_callbacks
 from pyjms.runtime.error_mapping import runtime_errors, to_runtime
 from pyjms.runtime.producer import check_delivery_delay, check_delivery_mode, check_priority, check_time_to_live
 from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short
@@ -78,30 +79,30 @@ class PropertyNames(AbstractSet[str]):
     add = discard = remove = clear = pop = update = _refuse
 
 
-class JmsProducer(JMSProducer):
-    """A producer that sends through its context's only `MessageProducer`, which it gives its options before."""
+class ProducerSettings(JMSProducer):
+    """The settings of a producer: all of it but `send`."""
 
-    __slots__ = ("_context", "_has_properties", "_is_bytes", "_options", "_settings")
+    __slots__ = ("_has_properties", "_is_bytes", "_listener", "_options", "_settings", "context")
 
     def __init__(self, context: ContextContract) -> None:
-        self._context = context
+        self.context = context
         self._options = DEFAULT_OPTIONS
+        self._listener: CompletionListener | None = None
         self._settings = JmsMessage()
         """Holds the properties and header fields, checked and converted as those of any message."""
         self._has_properties = False
         self._is_bytes = False
         """Whether the correlation identifier was set as bytes."""
 
-    def send(self, *arguments: Any, **named: Any) -> Self:
-        """Send a message, or a new one with the given body."""
+    def prepared(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Message, SendOptions]:
+        """Return destination, message and options of a `send` with these arguments. The message has the properties and header fields.
+
+        Raises `MessageFormatException`, `MessageNotWriteableException`.
+        """
         destination, content = _sort_arguments(arguments, named)
-        try:
-            message = content if isinstance(content, Message) else _message_of(content)
-            self._apply_to(message)
-            self._context.send(destination, message, self._options)
-        except JMSException as error:
-            raise to_runtime(error) from error
-        return self
+        message = content if isinstance(content, Message) else _message_of(content)
+        self._apply_to(message)
+        return destination, message, self._options
 
     def _apply_to(self, message: Message) -> None:
         """Set this producer's properties and header fields on `message`. Raises `MessageNotWriteableException`."""
@@ -122,7 +123,7 @@ class JmsProducer(JMSProducer):
     # Options
 
     def _read(self) -> SendOptions:
-        self._context.check_open()
+        self.context.check_open()
         return self._options
 
     def _set(self, **options: Any) -> Self:
@@ -134,7 +135,7 @@ class JmsProducer(JMSProducer):
         return self._read().disable_message_id
 
     def set_disable_message_id(self, value: bool) -> Self:
-        self._context.check_open()
+        self.context.check_open()
         return self._set(disable_message_id=bool(value))
 
     @property
@@ -142,7 +143,7 @@ class JmsProducer(JMSProducer):
         return self._read().disable_message_timestamp
 
     def set_disable_message_timestamp(self, value: bool) -> Self:
-        self._context.check_open()
+        self.context.check_open()
         return self._set(disable_message_timestamp=bool(value))
 
     @property
@@ -150,7 +151,7 @@ class JmsProducer(JMSProducer):
         return self._read().delivery_mode
 
     def set_delivery_mode(self, delivery_mode: int) -> Self:
-        self._context.check_open()
+        self.context.check_open()
         with runtime_errors:
             return self._set(delivery_mode=DeliveryMode(check_delivery_mode(delivery_mode)))
 
@@ -159,7 +160,7 @@ class JmsProducer(JMSProducer):
         return self._read().priority
 
     def set_priority(self, priority: int) -> Self:
-        self._context.check_open()
+        self.context.check_open()
         with runtime_errors:
             return self._set(priority=check_priority(priority))
 
@@ -168,7 +169,7 @@ class JmsProducer(JMSProducer):
         return self._read().time_to_live
 
     def set_time_to_live(self, time_to_live: int) -> Self:
-        self._context.check_open()
+        self.context.check_open()
         with runtime_errors:
             return self._set(time_to_live=check_time_to_live(time_to_live))
 
@@ -177,17 +178,30 @@ class JmsProducer(JMSProducer):
         return self._read().delivery_delay
 
     def set_delivery_delay(self, delivery_delay: int) -> Self:
-        self._context.check_open()
+        self.context.check_open()
         with runtime_errors:
             delay = check_delivery_delay(delivery_delay)
             if delay:
-                self._context.require_delivery_delay()
+                self.context.require_delivery_delay()
             return self._set(delivery_delay=delay)
+
+    @property
+    def async_(self) -> CompletionListener | None:
+        self.context.check_open()
+        return self._listener
+
+    def set_async(self, completion_listener: CompletionListener | None) -> Self:
+        self.context.check_open()
+        # The call is made for its checks: an object without the two methods is refused here.
+        if completion_listener is not None:
+            completion_callbacks(completion_listener)
+        self._listener = completion_listener
+        return self
 
     # Properties
 
     def _checked(self) -> JmsMessage:
-        self._context.check_open()
+        self.context.check_open()
         return self._settings
 
     def set_property(self, name: str, value: Boxed | float) -> Self:
@@ -284,8 +298,22 @@ class JmsProducer(JMSProducer):
         return self
 
 
+class JmsProducer(ProducerSettings):
+    """A producer that sends through its context's only `MessageProducer`, which gets its options before."""
+
+    __slots__ = ()
+
+    def send(self, *arguments: Any, **named: Any) -> Self:
+        """Send a message, or a new one with the given body."""
+        try:
+            self.context.send(*self.prepared(arguments, named), self._listener)
+        except JMSException as error:
+            raise to_runtime(error) from error
+        return self
+
+
 def _sort_arguments(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the destination, and the message or the body. Raises `MessageFormatRuntimeException` for a message that is none."""
+    """Return the destination, and the message or the body. Raises `MessageFormatException` for a message that is none."""
     given = dict(zip(("destination", "body"), arguments, strict=False))
     if len(arguments) > 2 or given.keys() & named.keys() or (len(arguments) == 2 and "message" in named):
         raise TypeError("send() takes (destination, message) or (destination, body)")
@@ -295,8 +323,7 @@ def _sort_arguments(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[
     if "destination" not in given or ("message" in given) is ("body" in given):
         raise TypeError("send() takes (destination, message) or (destination, body)")
     if "message" in given and not isinstance(given["message"], Message):
-        with runtime_errors:
-            raise MessageFormatException(f"{type(given['message']).__name__} is no JMS message")
+        raise MessageFormatException(f"{type(given['message']).__name__} is no JMS message")
     return given["destination"], given.get("message", given.get("body"))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pyjms.api.destination import Destination
 from pyjms.api.message import Message
+from pyjms.api.producer import CompletionListener
 from pyjms.runtime.completions import AsyncSends
 from pyjms.runtime.machines import UnackedMessages
 from pyjms.runtime.temporaries import Temporaries
@@ -198,6 +199,8 @@ class ContextContract(Protocol):
         """Raise JMSException when the provider has no delivery delay."""
         ...
 
-    def send(self, destination: Destination, message: Message, options: Any) -> None:
-        """Send with the options of one producer."""
+    def send(
+        self, destination: Destination, message: Message, options: Any, listener: CompletionListener | None
+    ) -> None:
+        """Send with the options of one producer; asynchronously, if it has a listener."""
         ...

@@ -49,6 +49,7 @@ RUNTIME_OPTIONS = (
 
 _SYSTEM_CLOCK = SystemClock()
 _Connection = TypeVar("_Connection", bound=JmsConnection)
+_Context = TypeVar("_Context", bound=JmsContext)
 
 
 class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryInterface):
@@ -116,9 +117,13 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         """Return a connection of the topic domain, stopped."""
         return self._connect(JmsTopicConnection, user_name, password)
 
-    @defers_signals(undo=close_made)
     def create_context(self, *arguments: Any, **named: Any) -> JMSContext:
         """Return a context with a connection of its own, in any of the argument orders of `pyjms.api.factory.ConnectionFactory`."""
+        return self.open_context(JmsContext, *arguments, **named)
+
+    @defers_signals(undo=close_made)
+    def open_context(self, kind: type[_Context], *arguments: Any, **named: Any) -> _Context:
+        """Return a context of the class `kind`; the other arguments are those of `create_context`."""
         with runtime_errors:
             user_name, password, mode = sort_context_arguments(arguments, named)
             connection = self._connect(JmsConnection, user_name, password)
@@ -127,7 +132,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
             except JMSException:
                 close_made(connection)
                 raise
-            return JmsContext(SharedConnection(connection), mode)
+            return kind(SharedConnection(connection), mode)
 
     @defers_signals(undo=close_made)
     def _connect(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:

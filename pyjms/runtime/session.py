@@ -286,8 +286,9 @@ class JmsSession(SettlingSession):
                     if or_enter:
                         gate.end_receive()
                 message = thaw(delivery, self)
-                if consumer.reads_body is not None:
-                    self._read_body(consumer, consumer.reads_body, message, delivery, is_kept)
+                reads_body = consumer.reads_body
+                if reads_body is not None:
+                    self._read_body(consumer, reads_body, message, delivery, is_kept)
                 if self.settles_at_once:
                     # A settled message is not settled again: its connection may be lost by now, and the error would say that it is redelivered.
                     unsettled = _NOTHING if is_kept and consumer.is_unreturned_settled else (delivery,)

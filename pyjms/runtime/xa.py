@@ -306,10 +306,7 @@ class JmsXATopicConnection(JmsTopicConnection, XATopicConnection):
 class JmsXAContext(JmsContext, XAJMSContext):
     """An XA context: it is its own `context`, and only XA ends its transactions."""
 
-    session_type = JmsXASession
-
-    def __init__(self, shared: SharedConnection) -> None:
-        super().__init__(shared, AcknowledgeMode.SESSION_TRANSACTED)
+    session_type: type[JmsXASession] = JmsXASession
 
     @property
     def context(self) -> JMSContext:
@@ -322,6 +319,9 @@ class JmsXAContext(JmsContext, XAJMSContext):
             session = self._opened()
             assert isinstance(session, JmsXASession)
             return session.xa_resource
+
+
+_XAContext = TypeVar("_XAContext", bound=JmsXAContext)
 
 
 class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, XATopicConnectionFactoryInterface):
@@ -345,11 +345,16 @@ class XAConnectionFactory(ConnectionFactory, XAQueueConnectionFactoryInterface, 
         """Return an XA connection of the topic domain, stopped."""
         return self._connect_xa(JmsXATopicConnection, user_name, password)
 
-    @defers_signals(undo=close_made)
     def create_xa_context(self, user_name: str | None = None, password: str | None = None) -> XAJMSContext:
         """Return an XA context with a connection of its own."""
+        return self.open_xa_context(JmsXAContext, user_name, password)
+
+    @defers_signals(undo=close_made)
+    def open_xa_context(self, kind: type[_XAContext], user_name: str | None, password: str | None) -> _XAContext:
+        """Return an XA context of the class `kind`."""
         with runtime_errors:
-            return JmsXAContext(SharedConnection(self._connect_xa(JmsXAConnection, user_name, password)))
+            connection = self._connect_xa(JmsXAConnection, user_name, password)
+            return kind(SharedConnection(connection), AcknowledgeMode.SESSION_TRANSACTED)
 
     def _connect_xa(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         connection = self._connect(kind, user_name, password)

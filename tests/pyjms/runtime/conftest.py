@@ -13,7 +13,7 @@ from pyjms import JMSContext, Session
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi import ProviderUrl, find_provider
-from tests.pyjms.runtime.contexts import PROVIDERS, factory_of
+from tests.pyjms.runtime.contexts import PROVIDERS, url_of
 from tests.pyjms.runtime.helpers import Call, WatchedClock
 from tests.pyjms.runtime.wrapping import Wrapped
 
@@ -95,8 +95,8 @@ def stop_broker(jms_broker_url: str) -> Callable[[], None]:
 @pytest.fixture(params=PROVIDERS)
 def each_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ConnectionFactory]:
     """A factory for a fresh broker, by each bundled provider."""
-    with factory_of(request.param, tmp_path) as factory:
-        yield factory
+    with url_of(request.param, tmp_path) as url:
+        yield ConnectionFactory(url)
 
 
 @pytest.fixture

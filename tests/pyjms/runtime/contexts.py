@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from pyjms import ConnectionFactory, JMSConsumer, JMSContext, Message
+from pyjms import JMSConsumer, JMSContext, Message
 from pyjms.spi import ProviderUrl, find_provider
 from tests.pyjms.runtime.helpers import PATIENCE_MS, text_of
 from tests.system.network.served import anonymous_broker, port_of
@@ -17,15 +16,14 @@ PROVIDERS = ("vm", "sqlite", "stomp", "amqp")
 
 
 @contextmanager
-def factory_of(provider: str, folder: Path, **options: Any) -> Iterator[ConnectionFactory]:
-    """Yield a factory for a fresh broker, which ends with the block."""
+def url_of(provider: str, folder: Path) -> Iterator[str]:
+    """Yield the URL of a fresh broker, which ends with the block."""
     if provider in {"stomp", "amqp"}:
         with anonymous_broker(name=provider, type=provider) as broker:
-            yield ConnectionFactory(f"{provider}://127.0.0.1:{port_of(broker)}", **options)
+            yield f"{provider}://127.0.0.1:{port_of(broker)}"
         return
     url = f"vm://contexts-{uuid.uuid4().hex}"
-    store = f"?store=sqlite:///{folder / 'contexts.db'}" if provider == "sqlite" else ""
-    yield ConnectionFactory(url + store, **options)
+    yield f"{url}?store=sqlite:///{folder / 'contexts.db'}" if provider == "sqlite" else url
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
 
 

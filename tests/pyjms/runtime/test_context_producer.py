@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from threading import Condition, get_ident
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import pyjms
 from pyjms import (
     BytesMessage,
+    CompletionListener,
     ConnectionFactory,
     DeliveryMode,
     IllegalArgumentException,
@@ -21,6 +24,7 @@ from pyjms import (
     JMSProducer,
     JMSRuntimeException,
     MapMessage,
+    Message,
     MessageFormatRuntimeException,
     MessageNotWriteableRuntimeException,
     NumberFormatException,
@@ -32,6 +36,7 @@ from pyjms import (
 from pyjms.testing import Fault, Faults, VirtualClock
 from pyjms.types import Byte, Double, Float, Int, Long, Short
 from tests.pyjms.runtime.contexts import received, received_texts
+from tests.pyjms.runtime.helpers import PATIENCE_S, text_of
 
 # ------------------------------------------------------------------------------------------------------------- bodies
 
@@ -182,6 +187,8 @@ CALLS: dict[str, Any] = {
     "set_time_to_live": lambda producer: producer.set_time_to_live(1),
     "delivery_delay": lambda producer: producer.delivery_delay,
     "set_delivery_delay": lambda producer: producer.set_delivery_delay(1),
+    "async_": lambda producer: producer.async_,
+    "set_async": lambda producer: producer.set_async(None),
     "set_property": lambda producer: producer.set_property("cups", 1),
     "clear_properties": lambda producer: producer.clear_properties(),
     "property_exists": lambda producer: producer.property_exists("cups"),
@@ -548,3 +555,114 @@ def test_settings_of_one_producer_never_reach_another(context: JMSContext) -> No
     assert not second.property_exists("cups")
     assert (second.jms_type, second.jms_correlation_id, second.jms_reply_to) == (None, None, None)
     assert (second.jms_priority, bool(second.jms_message_id)) == (4, True)
+
+
+# ------------------------------------------------------------------------------------------------ asynchronous sends
+
+
+class Completions(CompletionListener):
+    """Keeps what it hears, then does `action`."""
+
+    def __init__(self, action: Callable[[], object] | None = None) -> None:
+        self._action = action
+        self._changed = Condition()
+        self.heard: list[str | None] = []
+        self.errors: list[Exception] = []
+        self.raised: list[BaseException] = []
+        self.threads: set[int] = set()
+
+    def on_completion(self, message: Message) -> None:
+        self._note(message)
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.errors.append(exception)
+        self._note(message)
+
+    def _note(self, message: Message) -> None:
+        try:
+            if self._action is not None:
+                self._action()
+        except Exception as error:
+            self.raised.append(error)
+        with self._changed:
+            self.threads.add(get_ident())
+            self.heard.append(text_of(message))
+            self._changed.notify_all()
+
+    def wait_for(self, number: int) -> list[str | None]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.heard) >= number, PATIENCE_S), self.heard
+            return list(self.heard)
+
+
+def test_a_listener_makes_sends_asynchronous_until_it_is_removed(each_context: JMSContext) -> None:
+    queue = each_context.create_queue("orders")
+    listener = Completions()
+    producer = each_context.create_producer()
+    assert (producer.async_, producer.getAsync()) == (None, None)
+    assert producer.set_async(listener) is producer.setAsync(listener) is producer
+    assert producer.async_ is producer.getAsync() is listener
+    assert producer.send(queue, "a") is producer
+    producer.send(queue, each_context.create_text_message("b")).send(queue, {"c": 1})
+    assert listener.wait_for(3) == ["a", "b", None]
+    assert get_ident() not in listener.threads
+    producer.async_ = None
+    producer.send(queue, "d")
+    assert each_context.create_producer().async_ is None
+    consumer = each_context.create_consumer(queue)
+    assert received_texts(consumer, 4) == ["a", "b", None, "d"]
+    assert (len(listener.heard), listener.errors) == (3, [])
+
+
+def test_a_failed_asynchronous_send_is_told_to_the_listener(
+    jms_faults: Faults, jms_connection_factory: ConnectionFactory
+) -> None:
+    with jms_connection_factory.create_context() as context:
+        listener = Completions()
+        jms_faults.inject(Fault.SEND_REFUSED)
+        context.create_producer().set_async(listener).send(context.create_queue("orders"), "tea")
+        assert listener.wait_for(1) == ["tea"]
+        assert isinstance(listener.errors[0], (pyjms.JMSException, JMSRuntimeException))
+
+
+def test_wrong_arguments_of_an_asynchronous_send_are_raised_at_once(context: Any) -> None:
+    listener = Completions()
+    producer = context.create_producer().set_async(listener)
+    with pytest.raises(InvalidDestinationRuntimeException):
+        producer.send(None, "tea")
+    with pytest.raises(MessageFormatRuntimeException):
+        producer.send(context.create_queue("orders"), {"a": object()})
+    with pytest.raises(MessageFormatRuntimeException):
+        producer.send(context.create_queue("orders"), message=None)
+    assert listener.heard == []
+
+
+@pytest.mark.parametrize("wrong", [5, print, Completions, object()])
+def test_what_is_no_completion_listener_is_refused(context: Any, wrong: Any) -> None:
+    producer = context.create_producer()
+    with pytest.raises(IllegalArgumentException):
+        producer.set_async(wrong)
+    assert producer.async_ is None
+
+
+@pytest.mark.parametrize("call", ["commit", "rollback", "close"])
+def test_the_end_waits_for_completions_and_is_not_for_listeners(
+    jms_connection_factory: ConnectionFactory, call: str
+) -> None:
+    context = jms_connection_factory.create_context(JMSContext.SESSION_TRANSACTED)
+    listener = Completions(getattr(context, call))
+    context.create_producer().set_async(listener).send(context.create_queue("orders"), "tea")
+    getattr(context, call)()
+    assert listener.heard == ["tea"]
+    assert [type(error) for error in listener.raised] == [IllegalStateRuntimeException]
+    context.close()
+
+
+def test_a_listener_may_send(each_context: JMSContext) -> None:
+    queue = each_context.create_queue("orders")
+    again = each_context.create_producer()
+    listener = Completions(lambda: again.send(queue, "again"))
+    each_context.create_producer().set_async(listener).send(queue, "first")
+    assert listener.wait_for(1) == ["first"]
+    assert listener.raised == []
+    assert received_texts(each_context.create_consumer(queue), 2) == ["first", "again"]
