@@ -1,4 +1,4 @@
-"""Connections for asyncio (JMS 1.1 §4.3), their factories, and XA connections with their sessions (§8)."""
+"""Connections for asyncio (JMS 1.1 §4.3), and XA connections with their sessions (§8)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from pyjms.api import xa
 from pyjms.api.connection import ConnectionMetaData
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.runtime import factory
 from pyjms.runtime.checks import exception_callback
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.session import JmsSession
-from pyjms.runtime.xa import XAConnectionFactory as SyncXAConnectionFactory
 
 ExceptionListenerLike: TypeAlias = Callable[[JMSException], Awaitable[object] | object]
 """A function or coroutine function of one exception, or an object with such an `on_exception`."""
@@ -252,45 +250,3 @@ class XAConnection(Connection):
     def create_xa_session(self) -> Opening[XASession]:
         """Make a session that a transaction manager controls."""
         return Opening(partial(self._open, XASession, AwaitedXASession, Session.SESSION_TRANSACTED))
-
-
-_Made = TypeVar("_Made", bound=Connection)
-_SyncConnection = TypeVar("_SyncConnection", bound=JmsConnection)
-
-
-class ConnectionFactory:
-    """Makes connections to the message system behind a URL, with the arguments of `pyjms.ConnectionFactory` (JMS 1.1 §4.2).
-
-    Raises the same for a malformed URL or option. May be shared by tasks, threads and event loops.
-    """
-
-    def __init__(self, url: str | None = None, **options: Any) -> None:
-        self._factory = factory.ConnectionFactory(url, **options)
-
-    def __repr__(self) -> str:
-        return f"pyjms.aio.{self._factory!r}"
-
-    def create_connection(self, user_name: str | None = None, password: str | None = None) -> Opening[Connection]:
-        """Make a connection, which is stopped, for the running event loop. Raises the errors of `pyjms.ConnectionFactory`."""
-        return Opening(partial(_connect, Connection, partial(self._factory.create_connection, user_name, password)))
-
-
-class XAConnectionFactory(ConnectionFactory):
-    """Makes XA connections, too (§8.6). Each call raises JMSException when the provider lacks `Capability.XA`."""
-
-    def __init__(self, url: str | None = None, **options: Any) -> None:
-        super().__init__(url, **options)
-        # One factory makes both kinds of connections: the XA one makes plain ones, too.
-        self._factory = self._xa_factory = SyncXAConnectionFactory(url, **options)
-
-    def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> Opening[XAConnection]:
-        """Make a connection whose sessions a transaction manager controls."""
-        connect = partial(self._xa_factory.create_xa_connection, user_name, password)
-        return Opening(partial(_connect, XAConnection, connect))
-
-
-async def _connect(
-    kind: Callable[[_SyncConnection, asyncio.AbstractEventLoop], _Made], connect: Callable[[], _SyncConnection]
-) -> _Made:
-    sync = await call_on_thread("pyjms-aio-connect", connect, JmsConnection.close)
-    return kind(sync, asyncio.get_running_loop())

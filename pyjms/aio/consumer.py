@@ -90,6 +90,10 @@ class MessageConsumer(Closing):
         with self._session.receiving():
             return await self._thread.call(self._sync.receive_no_wait, undo=lambda _: keep(self._session, self._sync))
 
+    def check_receives_nothing(self) -> None:
+        """Raise IllegalStateException while a receive of the session waits."""
+        self._session.check_receives_nothing()
+
     async def __aiter__(self) -> AsyncIterator[Message]:
         message = await self.receive()
         while message is not None:

@@ -13,10 +13,12 @@ from pyjms.aio.calls import SessionThread
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.runtime.consumer import JmsMessageConsumer
+from pyjms.runtime.context import JmsContext
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.session import JmsSession
 from pyjms.runtime.waiting import Inbox, start_thread
-from pyjms.runtime.xa import JmsXASession
+from pyjms.runtime.xa import JmsXAContext, JmsXASession
+from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError
 
@@ -83,6 +85,38 @@ def _runs_loop_here() -> bool:
 
 class AwaitedXASession(AwaitedSession, JmsXASession):
     """A session that a transaction manager controls."""
+
+
+class AwaitedContext(JmsContext):
+    """A context whose receives wait on an event loop."""
+
+    session_type: type[JmsSession] = AwaitedSession
+
+    @property
+    def session(self) -> AwaitedSession | None:
+        """The session, if there is one yet."""
+        assert self._session is None or isinstance(self._session, AwaitedSession)
+        return self._session
+
+    def name_of_thread(self) -> str:
+        """Return a name for the thread that makes the session's calls."""
+        return f"pyjms-aio-context-{self._connection.connection_id}:{self._connection.next_number()}"
+
+    def check_receives_nothing(self) -> None:
+        """Raise IllegalStateException while a task is in a receive."""
+        session = self.session
+        if session is not None:
+            session.check_receives_nothing()
+
+    def require_topics(self) -> None:
+        """Raise JMSException when the provider has no topics."""
+        self._connection.require(Capability.TOPICS, "topics")
+
+
+class AwaitedXAContext(AwaitedContext, JmsXAContext):
+    """A context that a transaction manager controls."""
+
+    session_type: type[JmsXASession] = AwaitedXASession
 
 
 class Receive:
