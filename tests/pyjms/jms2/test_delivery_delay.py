@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from threading import Event
 from typing import Any
 
 import pytest
 
 from pyjms import (
+    CompletionListener,
     Connection,
     ConnectionFactory,
     IllegalStateException,
@@ -18,7 +20,7 @@ from pyjms import (
     Session,
 )
 from tests.pyjms.jms2.conftest import Connect
-from tests.pyjms.runtime.helpers import Recorder, drain, take, take_texts, text_of
+from tests.pyjms.runtime.helpers import PATIENCE_S, Recorder, drain, take, take_texts, text_of
 
 DELAY_MS = 300
 LATER_MS = 3_600_000
@@ -26,6 +28,21 @@ LATER_MS = 3_600_000
 
 def now_ms() -> int:
     return int(time.time() * 1000)
+
+
+class Completed(CompletionListener):
+    """Tells that a send is complete."""
+
+    def __init__(self) -> None:
+        self.event = Event()
+        self.errors: list[Exception] = []
+
+    def on_completion(self, message: Message) -> None:
+        self.event.set()
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.errors.append(exception)
+        self.event.set()
 
 
 def sender(connection: Connection, name: str, mode: int = Session.AUTO_ACKNOWLEDGE) -> tuple[Session, MessageProducer]:
@@ -206,6 +223,19 @@ def test_every_form_of_send_has_the_delay(connect: Connect, name: str, destinati
         else:
             producer.send(*first, *options)
         assert message.jms_delivery_time == message.jms_timestamp + LATER_MS
+
+
+def test_an_asynchronous_send_has_the_delay(connect: Connect, name: str) -> None:
+    session, producer = sender(connect(), name)
+    consumer, completed = receiver(connect(), name), Completed()
+    producer.delivery_delay = DELAY_MS
+    message = session.create_text_message("later")
+    producer.send(message, completed)
+    assert completed.event.wait(PATIENCE_S)
+    assert completed.errors == []
+    assert message.jms_delivery_time == message.jms_timestamp + DELAY_MS
+    received = take(consumer)
+    assert now_ms() >= received.jms_delivery_time == message.jms_delivery_time
 
 
 class TestTheProperty:
