@@ -13,28 +13,22 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, Envelope, MessageId
-from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import SubscribeRequest
-from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
-from pyjms.spi.sessions import ClientTags
-from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.host.virtual_host import TemporaryEndedError
 from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.profile.answers import (
-    ClientsListed,
-    Counted,
     Created,
     Found,
-    Greeting,
-    Prepared,
-    Recovered,
     Sent,
 )
 from pyjms_provider.protocols.profile.commands import named, read_delivery_ids
+from pyjms_provider.protocols.profile.greeting import greeting_of
+from pyjms_provider.protocols.profile.handlers import Handlers, RegistrationCommands, SessionCommands
+from pyjms_provider.protocols.profile.pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
 from pyjms_provider.protocols.stomp.codec import PROFILE_HEADER
 from pyjms_provider.protocols.stomp.command_frames import error_frame, limits_of, read_command, receipt_frame
@@ -45,7 +39,7 @@ from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.protocols.stomp.server.contracts import FrameTask, ProtocolHandler
 from pyjms_provider.protocols.stomp.server.native_consumers import CreditConsumer, ServedBrowser, ServedConsumer
-from pyjms_provider.protocols.stomp.server.native_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
+from pyjms_provider.protocols.stomp.server.native_pages import send_page
 from pyjms_provider.protocols.stomp.server.native_sessions import NativeFastFrames, PackedSends, ServedSession
 from pyjms_provider.protocols.stomp.server.standard import without_provider_properties
 
@@ -91,7 +85,8 @@ class NativeHandler(ProtocolHandler):
         self._message_prefix = f"ID:{connection.connection_id}-"
         self._receipts: dict[str, Mapping[str, str]] = {}
         """The additional headers of RECEIPTs for commands under way."""
-        self._commands: Mapping[type[commands.Command], tuple[Callable[[Any], Mapping[str, str] | None], bool]] = {
+        self._pipelines = ServedPipelines(connection, guard, lambda: self._client_id or "")
+        self._commands: Handlers = {
             commands.Identify: (self._identify, False),
             commands.Start: (self._start, False),
             commands.Stop: (self._stop, False),
@@ -99,8 +94,6 @@ class NativeHandler(ProtocolHandler):
             commands.DeleteTemporary: (self._delete_temporary, False),
             commands.OpenSession: (self._open_session, False),
             commands.CloseSession: (self._close_session, True),
-            commands.CommitTransaction: (self._commit, True),
-            commands.AbortTransaction: (self._abort, False),
             commands.Browse: (self._browse, False),
             commands.Find: (self._find, False),
             commands.Unsubscribe: (self._unsubscribe, True),
@@ -110,19 +103,10 @@ class NativeHandler(ProtocolHandler):
             commands.Retry: (self._retry, True),
             commands.Reject: (self._reject, True),
             commands.Adopt: (self._adopt, False),
-            commands.BeginBranch: (self._begin_branch, False),
-            commands.EndBranch: (self._end_branch, False),
-            commands.PrepareBranch: (self._prepare, True),
-            commands.CommitBranch: (self._commit_branch, True),
-            commands.RollbackBranch: (self._roll_back_branch, True),
-            commands.RecoverBranches: (self._recover_branches, False),
-            commands.ForgetBranch: (self._forget_branch, True),
-            commands.StageTransaction: (self._stage, True),
-            commands.RegisterClient: (self._register_client, True),
-            commands.DeregisterClient: (self._deregister_client, True),
-            commands.ListClients: (self._list_clients, False),
-            commands.TagUnit: (self._tag, False),
-            **ServedPipelines(connection, guard, lambda: self._client_id or "", engine.emit).handlers(),
+            commands.ReadGroup: (self._read_page, True),
+            **SessionCommands(lambda name: self._session(name).unit).handlers(),
+            **RegistrationCommands(connection).handlers(),
+            **self._pipelines.handlers(),
         }
 
     def _new_executor(self) -> SerialExecutor[FrameTask]:
@@ -132,29 +116,10 @@ class NativeHandler(ProtocolHandler):
 
     def greeting(self) -> Mapping[str, str]:
         connection = self.connection
-        capabilities = connection.capabilities & ~(Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS)
-        lacking = [each for each in Capability if each not in capabilities]
-        advice = {each: text for each in lacking if (text := connection.advice(each))}
-        greeting = Greeting(
-            capabilities=capabilities,
-            resource_manager=connection.resource_manager,
-            transaction_timeout_s=self._transaction_timeout_s(),
-            jmsx_property_names=connection.info.jmsx_property_names,
-            advice=advice,
-            can_find=True,
-            body_max=limits_of(is_packed=self.is_packed).body_max,
-            persists_all=self.guard.host.persists_all,
-        )
+        body_max = limits_of(is_packed=self.is_packed).body_max
+        greeting = greeting_of(connection, self.guard.host, body_max=body_max)
         packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
         return {"session": str(connection.connection_id), **packed, **greeting.headers()}
-
-    def _transaction_timeout_s(self) -> int:
-        # Only sessions of the SPI have this time.
-        session = self.connection.open_session(transacted=False)
-        try:
-            return session.xa_get_timeout()
-        finally:
-            session.close()
 
     def take(self, frame: Frame) -> None:
         # Its RECEIPT follows that of every earlier frame, in any order of execution.
@@ -262,7 +227,7 @@ class NativeHandler(ProtocolHandler):
         is_brief = False
         if may_wait and isinstance(command, (commands.Acknowledge, commands.CommitTransaction)):
             session = self._session(command.session)
-            is_brief = session.is_small and self.guard.host.waits_briefly(None)
+            is_brief = session.unit.is_small and self.guard.host.waits_briefly(None)
             if isinstance(command, commands.Acknowledge):
                 may_wait = session.waits_for(command.ids)
                 if may_wait and "receipt" not in frame.headers:
@@ -301,9 +266,9 @@ class NativeHandler(ProtocolHandler):
         # A message that no client can receive any more does not spoil the transaction: it would have been deleted with its
         # destination before the commit.
         spoils = receipt is None and not isinstance(error, TemporaryEndedError)
-        if spoils and session is not None and session.is_in_unit and session.failure is None:
+        if spoils and session is not None:
             # No call waits for this answer, but COMMIT raises the error.
-            session.failure = error if isinstance(error, ProviderError) else ProviderError(error.reason)
+            session.unit.spoil(error if isinstance(error, ProviderError) else ProviderError(error.reason))
         self.engine.emit(error_frame(error, receipt))
         # This may run on a worker's thread: the loop has to write the answer.
         self.engine.transport.wake()
@@ -407,15 +372,10 @@ class NativeHandler(ProtocolHandler):
             self._consumers.pop(name).close()
         session.session.close()
 
-    def _commit(self, command: commands.CommitTransaction) -> None:
-        self._session(command.session).commit()
+    # Reader groups
 
-    def _abort(self, command: commands.AbortTransaction) -> None:
-        self._session(command.session).roll_back()
-
-    def _stage(self, command: commands.StageTransaction) -> Mapping[str, str]:
-        name = StageName(command.sink, command.epoch, command.partition, command.attempt)
-        return Counted(self._session(command.session).stage(name, command.keep_s)).headers()
+    def _read_page(self, command: commands.ReadGroup) -> Mapping[str, str]:
+        return send_page(self._pipelines.read(command), command, self.engine.emit)
 
     # Sending
 
@@ -429,7 +389,7 @@ class NativeHandler(ProtocolHandler):
     def _send(self, session: ServedSession, envelope: Envelope, frame: Frame) -> None:
         self.guard.send(envelope)
         session.session.send(envelope)
-        session.grow_unit(1, len(frame.body))
+        session.unit.grow(1, len(frame.body))
         if (receipt := frame.receipt) is not None:
             self._receipts[receipt] = Sent(envelope.message_id).headers()
 
@@ -558,70 +518,6 @@ class NativeHandler(ProtocolHandler):
             # A copy of the keys, as the sessions' threads change these tables.
             holders.update(dict.fromkeys(list(session.unsettled), session))
         return {number: holders[number] for number in named(ids, holders)}
-
-    # Registered clients
-
-    def _register_client(self, command: commands.RegisterClient) -> Mapping[str, str]:
-        return ClientsListed([self.connection.persistent_sessions().register(command.client)]).headers()
-
-    def _deregister_client(self, command: commands.DeregisterClient) -> None:
-        self.connection.persistent_sessions().deregister(command.client)
-
-    def _list_clients(self, _: commands.ListClients) -> Mapping[str, str]:
-        return ClientsListed(self.connection.persistent_sessions().clients()).headers()
-
-    def _tag(self, command: commands.TagUnit) -> None:
-        tags = ClientTags(
-            name=command.client, incarnation=command.incarnation, request=command.request, reply=command.reply
-        )
-        self._session(command.session).tag(tags)
-
-    # Branches of distributed transactions
-
-    def _begin_branch(self, command: commands.BeginBranch) -> None:
-        session = self._session(command.session)
-        # Without a transaction, its messages would be visible at once.
-        if not session.transacted:
-            raise BranchError(
-                "a session works in branches if it was opened with transacted:true", BranchFailure.PROTOCOL
-            )
-        if command.timeout_s:
-            session.session.xa_set_timeout(command.timeout_s)
-        session.session.xa_start(
-            command.xid, join=command.mode is commands.BeginMode.JOIN, resume=command.mode is commands.BeginMode.RESUME
-        )
-        session.branch = command.xid
-
-    def _end_branch(self, command: commands.EndBranch) -> None:
-        session = self._session(command.session)
-        # A send without a receipt has failed in the branch, unnoticed by the client, so the branch must not commit.
-        failure, session.failure = session.failure, None
-        fails = failure is not None or command.mode is commands.EndMode.FAIL
-        if session.branch == command.xid:
-            session.branch = None
-        suspends = command.mode is commands.EndMode.SUSPEND and not fails
-        session.session.xa_end(command.xid, suspend=suspends, fail=fails)
-        session.settled()  # the deliveries belong to the branch
-        if failure is not None:
-            raise BranchError(
-                f"the branch can only be rolled back, as something in it failed: {failure.reason}",
-                BranchFailure.ROLLED_BACK,
-            )
-
-    def _prepare(self, command: commands.PrepareBranch) -> Mapping[str, str]:
-        return Prepared(self._session(command.session).session.xa_prepare(command.xid)).headers()
-
-    def _commit_branch(self, command: commands.CommitBranch) -> None:
-        self._session(command.session).session.xa_commit(command.xid, one_phase=command.one_phase)
-
-    def _roll_back_branch(self, command: commands.RollbackBranch) -> None:
-        self._session(command.session).session.xa_rollback(command.xid)
-
-    def _recover_branches(self, command: commands.RecoverBranches) -> Mapping[str, str]:
-        return Recovered(tuple(self._session(command.session).session.xa_recover())).headers()
-
-    def _forget_branch(self, command: commands.ForgetBranch) -> None:
-        self._session(command.session).session.xa_forget(command.xid)
 
 
 def _fail_with(error: Exception) -> None:

@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import SET_BY_PROVIDERS
-from pyjms.spi.errors import ProviderError, RolledBackError, TooLateError
+from pyjms.spi.errors import ProviderError, TooLateError
 from pyjms_provider.protocols.engine import BatchJob
 from pyjms_provider.protocols.hosts import Sending
 from pyjms_provider.protocols.profile.commands import named
+from pyjms_provider.protocols.profile.unit import ServedUnit
 from pyjms_provider.protocols.stomp.command_frames import PACKED_LIMITS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderSession
-    from pyjms.spi.replay import StageName
-    from pyjms.spi.sessions import ClientTags
-    from pyjms.spi.xid import Xid
     from pyjms_provider.protocols.hosts import Guard
     from pyjms_provider.protocols.profile.commands import DeliveryIds
     from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.codec import PackedEnvelope
 
 _SMALL: Final = 256
-_MESSAGE_BYTES: Final = 16_384
-"""This many bytes take as long to write as a small message does."""
 _RANGE_BYTES: Final = 128
 _PERSISTENT: Final = 2
 
@@ -63,41 +59,20 @@ class ServedSession:
         self.executor = executor
         self.scheduler = scheduler
         """The session's consumers and browsers that may have work; any thread may call `schedule`."""
-        self.transacted = transacted
+        self.unit = ServedUnit(session, self, transacted=transacted)
+        """The open transaction or branch."""
         self.unsettled: dict[int, Delivery] = {}
         """By number, as MESSAGE has it in `ack`."""
-        self.failure: ProviderError | None = None
-        """Why the transaction can only be rolled back: a frame without a receipt failed in it."""
-        self.branch: Xid | None = None
         self.late: tuple[FrameTask, list[range]] | None = None
         """The last acknowledgement without a receipt, and its ids: later ones may join it."""
-        self.unit_size = 0
-        """How many messages the open transaction has sent and acknowledged, plus the number that their bytes amount to."""
-        self.is_tagged = False
-        """Whether tags were set outside of a transaction, which a send or an acknowledgement writes."""
         self._acknowledged: dict[int, Delivery] = {}
         """The deliveries acknowledged in the open transaction or branch."""
 
-    @property
-    def is_in_unit(self) -> bool:
-        """Whether its acknowledgements may still be rolled back."""
-        return self.transacted or self.branch is not None
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the commit takes a moment only."""
-        return self.unit_size <= _SMALL
-
-    def grow_unit(self, messages: int, size: int) -> None:
-        """Count `messages` of `size` bytes together that were sent in the transaction, if there is one."""
-        if self.transacted:
-            self.unit_size += messages + size // _MESSAGE_BYTES
-
     def waits_for(self, ids: DeliveryIds) -> bool:
         """Return whether acknowledging these writes to a disk: not in a unit, and not for messages that are on no disk."""
-        if self.is_in_unit:
+        if self.unit.is_open:
             return False
-        if self.is_tagged:
+        if self.unit.is_tagged:
             return True
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.get(ids[0][0])
@@ -106,12 +81,6 @@ class ServedSession:
         if sum(map(len, ids)) > _SMALL:
             return True
         return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
-
-    def tag(self, tags: ClientTags) -> None:
-        """Set the tags of a registered client. Raises as the SPI does."""
-        self.session.tag(tags)
-        # Stays set: the session may be tagged again with each message.
-        self.is_tagged = self.is_tagged or not self.is_in_unit
 
     def joins(self, ids: DeliveryIds) -> bool:
         """Add these to the last acknowledgement, if that is the last waiting task; return whether they were added."""
@@ -142,7 +111,7 @@ class ServedSession:
 
         `is_reported`: the client learns of a failure, and may ask again, or give them back.
         """
-        if not self.is_in_unit:
+        if not self.unit.is_open:
             taken = self._take(ids)
             try:
                 self.session.acknowledge(list(taken.values()))
@@ -156,52 +125,20 @@ class ServedSession:
             return
         found = self._named(ids)
         self.session.acknowledge(list(found.values()))
-        self.unit_size += len(found)
+        self.unit.size += len(found)
         self._acknowledged.update(found)
 
-    def commit(self) -> None:
-        """Commit, or roll back if something failed before. Raises as the SPI does."""
-        # First, as a send without a receipt may have failed: then the commit must roll back, and say why.
-        self._end_unit()
-        try:
-            self.session.commit()
-        except RolledBackError:
-            self._acknowledged.clear()
-            raise
-        self.settled()
+    # AcceptedDeliveries
 
-    def stage(self, name: StageName, keep_s: int) -> int:
-        """Stage the transaction, or roll back if something failed before. Raises as the SPI does."""
-        self._end_unit()
-        return self.session.stage(name, keep_s=keep_s)
-
-    def _end_unit(self) -> None:
-        """Prepare for the transaction's end, successful or not. Raises `RolledBackError` if a frame without a receipt has failed in it,
-        with that error as its cause.
-        """
-        self.unit_size = 0
-        failure, self.failure = self.failure, None
-        if failure is None:
-            return
-        self._acknowledged.clear()
-        self.session.rollback()
-        raise RolledBackError(
-            f"the transaction was rolled back, as something in it had failed: {failure.reason}"
-        ) from failure
-
-    def roll_back(self) -> None:
-        """Roll back; acknowledged deliveries are the client's again, until it gives them back."""
-        self.failure = None
-        self.unit_size = 0
-        self._acknowledged.clear()
-        self.session.rollback()
-
-    def settled(self) -> None:
+    def committed(self) -> None:
         """Drop the acknowledged deliveries: the transaction has been committed, or the branch, which keeps them, has ended."""
-        self.unit_size = 0
         # Only now: after a rollback the client may still recover or acknowledge them.
         for number in self._acknowledged:
             self.unsettled.pop(number, None)
+        self._acknowledged.clear()
+
+    def rolled_back(self) -> None:
+        """Leave the acknowledged deliveries with the client, until it gives them back."""
         self._acknowledged.clear()
 
     def _named(self, ids: DeliveryIds) -> dict[int, Delivery]:
@@ -261,7 +198,7 @@ class PackedSends:
     def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
         """Send a message, if that need not wait, or only for a quick disk; return whether it was sent or refused."""
         # In a transaction nothing is written before the commit.
-        is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.transacted
+        is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.unit.transacted
         if not is_written and not session.session.may_wait(message):
             self._send_now(frame, session, message)
             return True
@@ -291,7 +228,7 @@ class PackedSends:
         # Rights are checked at the send, and not when the frame arrives: they may have changed.
         self._guard.send(message)
         session.session.send(message)
-        session.grow_unit(1, len(message.data))
+        session.unit.grow(1, len(message.data))
         message.forget()  # only the received bytes are kept
 
     def _task_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> FrameTask:
@@ -307,7 +244,7 @@ class PackedSends:
         task = FrameTask(frame, partial(self._send_one, session, message), session.session.may_wait(message))
         task.is_brief = task.may_wait and host.waits_briefly(message)
         task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
-        if task.is_brief and not session.transacted and not session.is_tagged:
+        if task.is_brief and not session.unit.transacted and not session.unit.is_tagged:
             part = Sending(session.session, message, self._guard)
             # Confirmed sends of several connections share one forced write (decision 0600).
             task.batch = BatchJob(host.send_together, part, partial(self._sent_together, frame, message))
@@ -326,7 +263,7 @@ class PackedSends:
         allowed: Address | None = None
         done = refused = 0
         # In a unit nothing is written yet: a wait depends on the destination, and on memory, which little data does not fill.
-        is_little = session.transacted and len(frame.body) <= _LITTLE
+        is_little = session.unit.transacted and len(frame.body) <= _LITTLE
         for message in messages:
             # Compared by identity, as the codec caches addresses; the
             # right to send to this one was checked for the last message.
@@ -344,7 +281,7 @@ class PackedSends:
             # The decoded message is dropped: the received bytes are kept.
             message.forget()
             done += 1
-        session.grow_unit(done - refused, len(frame.body))
+        session.unit.grow(done - refused, len(frame.body))
         return done
 
     def _sent_together(self, frame: Frame, message: PackedEnvelope, error: BaseException | None) -> None:
@@ -420,7 +357,7 @@ class NativeFastFrames:
     def _acknowledge(self, session: ServedSession, number: int) -> bool:
         """Acknowledge one delivery, if no earlier frame of the session is pending and it need not wait; return whether it was done."""
         delivery = session.unsettled.get(number)
-        if delivery is None or session.is_in_unit or session.is_tagged or not session.executor.is_idle:
+        if delivery is None or session.unit.is_open or session.unit.is_tagged or not session.executor.is_idle:
             return False
         # It would have to be written, which the loop must not wait for.
         if self._writes and delivery.envelope.delivery_mode == _PERSISTENT:

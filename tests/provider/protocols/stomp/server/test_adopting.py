@@ -54,7 +54,7 @@ def test_an_acknowledgement_of_what_is_adopted_at_that_moment_passes_over_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_transacted: bool
 ) -> None:
     client, holder, heir = two_to_adopt(bench)
-    holder.transacted = is_transacted
+    holder.unit.transacted = is_transacted
 
     def adopted_meanwhile(ids: DeliveryIds, numbers: Collection[int]) -> list[int]:
         known = named(ids, numbers)

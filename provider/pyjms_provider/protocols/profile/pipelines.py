@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError, GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
@@ -23,11 +23,7 @@ from pyjms_provider.protocols.profile.answers import (
     Reserved,
     UnitsListed,
 )
-from pyjms_provider.protocols.stomp.codec import shown_id
-from pyjms_provider.protocols.stomp.command_frames import PACKED_TYPE
-from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.messages import to_frame
+from pyjms_provider.protocols.profile.handlers import Handlers
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
@@ -43,27 +39,22 @@ PIPELINE_COMMANDS: Final = frozenset(
 )
 """Commands that belong to no session."""
 
-_Handler = Callable[[Any], Mapping[str, str] | None]
-
 
 class ServedPipelines:
-    """The groups and units of one connection. Only its executor calls it."""
+    """The groups and units of one connection. Any thread: threads that look a group up at once find the same."""
 
-    def __init__(
-        self, connection: ProviderConnection, guard: Guard, client_id: Callable[[], str], emit: Callable[[Frame], None]
-    ) -> None:
+    def __init__(self, connection: ProviderConnection, guard: Guard, client_id: Callable[[], str]) -> None:
+        """`client_id`: returns the client identifier of the connection; empty: it has none."""
         self._connection = connection
         self._guard = guard
         self._client_id = client_id
-        self._emit = emit
         self._known: dict[str, ReaderGroup] = {}
 
-    def handlers(self) -> Mapping[type[commands.Command], tuple[_Handler, bool]]:
-        """Return the handler of each command, and whether it may wait for the disk."""
+    def handlers(self) -> Handlers:
+        """Return the handler of each command but READ, and whether it may wait for the disk."""
         return {
             commands.OpenReaderGroup: (self._open, True),
             commands.ReserveMessages: (self._reserve, True),
-            commands.ReadGroup: (self._read, True),
             commands.AcknowledgeGroup: (self._acknowledge, True),
             commands.ReleaseGroup: (self._release, True),
             commands.ListGroups: (self._list_groups, False),
@@ -94,17 +85,12 @@ class ServedPipelines:
         )
         return Reserved(high).headers()
 
-    def _read(self, command: commands.ReadGroup) -> Mapping[str, str]:
+    def read(self, command: commands.ReadGroup) -> Sequence[ReservedMessage]:
+        """Return the page that READ asks for. May wait; raises `ProviderError`."""
         self._group(command.group, command.generation)
-        page = self._connection.reader_groups().read(
+        return self._connection.reader_groups().read(
             command.group, command.generation, after=command.after, upto=command.upto
         )
-        if command.packed and len(page) > 1:
-            self._emit(_packed(page, command.id))
-        else:
-            for message in page:
-                self._emit(_message(message, command.id))
-        return Counted(len(page)).headers()
 
     def _acknowledge(self, command: commands.AcknowledgeGroup) -> None:
         opened = self._opened(command.group, command.generation, command.fence)
@@ -161,30 +147,3 @@ class ServedPipelines:
         if command.sink is None:
             self._guard.observe()
         return UnitsListed(self._connection.stages().units(command.sink)).headers()
-
-
-def _packed(page: Sequence[ReservedMessage], name: str) -> Frame:
-    """Return the MESSAGE of a whole page."""
-    from pyjms_provider.protocols.stomp.packed import pack
-
-    body = pack(page)
-    headers = {
-        "subscription": name,
-        "ack": str(page[0].number),
-        "message-id": f"{page[0].number}-{page[-1].number}",
-        "content-type": PACKED_TYPE,
-        "content-length": str(len(body)),
-    }
-    return Frame("MESSAGE", headers, body)
-
-
-def _message(message: ReservedMessage, name: str) -> Frame:
-    """Return the MESSAGE of one message of a group; `name` is the id in READ."""
-    frame = to_frame(message.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
-    headers = frame.headers
-    headers["subscription"] = name
-    headers["ack"] = str(message.number)  # no property has this name on the wire
-    headers["message-id"] = shown_id(message.envelope.message_id, str(message.number))
-    headers["delivery-count"] = str(message.count)
-    headers["redelivered"] = "true" if message.redelivered else "false"
-    return frame
