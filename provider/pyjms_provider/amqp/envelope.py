@@ -94,17 +94,21 @@ def envelope_of(message: Message, *, now_ms: int, destination: Address) -> AmqpE
     return envelope
 
 
-def write_envelope(envelope: Envelope, *, now_ms: int, delivery_count: int) -> bytes:
+def write_envelope(envelope: Envelope, *, now_ms: int, delivery_count: int, delivery_annotations: bytes = b"") -> bytes:
     """Return the sections in which a client gets a message.
 
     Args:
         envelope: the message.
         now_ms: the time in milliseconds since 1970, for the time to live.
         delivery_count: failed deliveries before this one.
+        delivery_annotations: their section.
 
     Raises:
         EncodeError: a value has no form in AMQP.
     """
     if type(envelope) is not AmqpEnvelope or envelope.sections is None:
-        return write_message(envelope, now_ms=now_ms, delivery_count=delivery_count)
-    return write_header(envelope, now_ms=now_ms, delivery_count=delivery_count) + envelope.rest
+        return write_message(
+            envelope, now_ms=now_ms, delivery_count=delivery_count, delivery_annotations=delivery_annotations
+        )
+    header = write_header(envelope, now_ms=now_ms, delivery_count=delivery_count)
+    return header + delivery_annotations + envelope.rest

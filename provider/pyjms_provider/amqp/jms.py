@@ -154,20 +154,23 @@ _ID_READERS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
 # ------------------------------------------------------------------------------------------------------------- sending
 
 
-def write_message(envelope: Envelope, *, now_ms: int, delivery_count: int = 0) -> bytes:
+def write_message(
+    envelope: Envelope, *, now_ms: int, delivery_count: int = 0, delivery_annotations: bytes = b""
+) -> bytes:
     """Return the sections that carry an envelope.
 
     Args:
         envelope: the message.
         now_ms: the time in milliseconds since 1970, for the time to live.
         delivery_count: failed deliveries before this one.
+        delivery_annotations: their section.
 
     Raises:
         EncodeError: a value has no form in AMQP, as half of a surrogate pair has none.
     """
     try:
         header = write_header(envelope, now_ms=now_ms, delivery_count=delivery_count)
-        return b"".join((header, _annotations(envelope), *_bare(envelope)))
+        return b"".join((header, delivery_annotations, _annotations(envelope), *_bare(envelope)))
     except (UnicodeEncodeError, struct.error) as error:
         raise EncodeError(f"AMQP cannot say what is in a message: {error}") from None
 

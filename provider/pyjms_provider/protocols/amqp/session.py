@@ -186,6 +186,11 @@ class Session:
         """Whether a transfer would go out at once. What is sent while this is false waits here, in memory."""
         return not self._waiting and self._remote_incoming_window > 0
 
+    @property
+    def holds_transfers(self) -> bool:
+        """Whether frames of messages wait for the peer's window."""
+        return bool(self._waiting)
+
     def settle_outgoing(self, delivery: OutgoingDelivery, state: Any = None) -> None:
         """Settle what this side has sent, and tell the receiver."""
         delivery.is_settled = True

@@ -95,26 +95,22 @@ class ServedUnit:
         its cause.
         """
         # First, as a send of which the client was told nothing may have failed: then the commit must roll back, and say why.
-        self.size = 0
-        failure, self.failure = self.failure, None
+        failure = self.failure
         if failure is None:
+            self.size = 0
             return
-        self._roll_back()
+        self.roll_back()
         raise RolledBackError(
             f"the transaction was rolled back, as something in it had failed: {failure.reason}"
         ) from failure
 
     def roll_back(self) -> None:
         """Roll back. Raises as the SPI does."""
+        self.session.rollback()
+        # Only now: a branch in which the session works goes on.
         self.failure = None
         self.size = 0
-        self._roll_back()
-
-    def _roll_back(self) -> None:
-        try:
-            self.session.rollback()
-        finally:
-            self._accepted.rolled_back()
+        self._accepted.rolled_back()
 
     def _settled(self) -> None:
         self.size = 0

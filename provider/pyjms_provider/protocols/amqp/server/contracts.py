@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyjms_provider.protocols.logins import LoginService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.session import Session
     from pyjms_provider.protocols.engine import RareLines, TransportContext
     from pyjms_provider.protocols.hosts import Guard
+    from pyjms_provider.protocols.profile.unit import ServedUnit
     from pyjms_provider.protocols.scheduling import (
         Backlog,
         DeliveryScheduler,
@@ -128,6 +129,10 @@ class Engine(Protocol):
         """
         ...
 
+    def session_on(self, channel: int) -> LinkSession | None:
+        """Return the session that the client has on a channel; None: it has none. The connection's thread."""
+        ...
+
     def forget(self, session: Any) -> None:
         """Give up a session whose work has been done. The connection's thread."""
         ...
@@ -152,10 +157,16 @@ class LinkSession(Protocol):
     """The links that may have messages for the client; any thread may call `schedule`."""
     waits: bool
     """Whether settling and committing may wait for a disk."""
+    unit: ServedUnit
+    """The open transaction or branch; a session that is not transacted has none open."""
+    returning: int
+    """Work by which messages go back to their places, and which has not had its turn."""
     patient: int
     """Sends that may be waiting for room."""
     held_up: list[Callable[[], None]]
     """What goes on when `may_send` holds again."""
+    behind_transfers: list[Callable[[], None]]
+    """What goes on when no frame of a message waits for the client's window."""
     written: list[Delivery]
     """Messages of links whose transfers are settled, which are acknowledged when they are on the wire."""
 
@@ -171,6 +182,10 @@ class LinkSession(Protocol):
 
     def add(self, work: Work) -> None:
         """Do work now, or in its turn."""
+        ...
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        """Accept deliveries of other sessions in the open transaction or branch. Any thread; raises `ProviderError`."""
         ...
 
     def answer(self, delivery: IncomingDelivery, state: Any) -> bool:

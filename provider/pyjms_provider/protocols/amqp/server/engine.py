@@ -10,6 +10,7 @@ import logging
 import platform
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +22,14 @@ from pyjms.spi.errors import (
 )
 from pyjms_provider.amqp.capabilities import (
     ANONYMOUS_RELAY,
+    COMMANDS,
     CONFIRMED_SETTLEMENT,
     DELAYED_DELIVERY,
+    GREETING,
     NON_PERSISTENT_IN_MEMORY,
     SHARED_SUBSCRIPTIONS,
     SOLE_CONNECTION,
+    TRANSACTED,
 )
 from pyjms_provider.amqp.codec import Symbol, UInt
 from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault
@@ -64,6 +68,7 @@ from pyjms_provider.protocols.amqp.server.transactions import Transactions
 from pyjms_provider.protocols.amqp.session import SessionBegun, SessionEnded
 from pyjms_provider.protocols.engine import ProtocolEngine
 from pyjms_provider.protocols.logins import Authenticated, authenticate, enter, leave
+from pyjms_provider.protocols.profile.greeting import greeting_of
 from pyjms_provider.protocols.scheduling import Backlog, DeliveryScheduler
 from pyjms_provider.security.contracts import (
     CertificateCredentials,
@@ -97,6 +102,7 @@ _OFFERED: Final = (
     SHARED_SUBSCRIPTIONS,
     ANONYMOUS_RELAY,
     CONFIRMED_SETTLEMENT,
+    COMMANDS,
 )
 _SCRAM: Final = "SCRAM-SHA-256"
 _SHOWN: Final[tuple[tuple[str, Credentials | None], ...]] = (
@@ -111,6 +117,18 @@ _ENFORCEMENT: Final = "sole-connection-enforcement-policy"
 _DETECTION: Final = "sole-connection-detection-policy"
 """Its value 1, weak, is for brokers that look only at connections which ask for it."""
 _FAILED: Final = "amqp:connection-establishment-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """A client that is connected to its virtual host."""
+
+    connection: ProviderConnection
+    guard: Guard
+    client_id: str | None
+    """Its container id; None: another connection has it as its client identifier."""
+    greeting: Mapping[str, str] | None
+    """What a pyjms client is told of the broker."""
 
 
 class AmqpServerEngine(ProtocolEngine):
@@ -128,6 +146,7 @@ class AmqpServerEngine(ProtocolEngine):
                 handle_max=settings.links_max - 1,
                 incoming_window=settings.incoming_window,
                 idle_time_out_ms=settings.idle_timeout_ms or None,
+                session_properties=frozenset({TRANSACTED}),
             ),
             SaslServer(self._mechanisms(), self._scram_keys, is_required=not service.authenticator.handles(None)),
         )
@@ -355,7 +374,7 @@ class AmqpServerEngine(ProtocolEngine):
         self._is_entering = True
         self.transport.work(partial(self._enter, event.open), self._entered)
 
-    def _enter(self, open_: Open) -> tuple[ProviderConnection, Guard, str | None]:
+    def _enter(self, open_: Open) -> _Entered:
         """Connect the client to its virtual host. May wait. Raises `ProviderError`."""
         peer, service = self.transport.peer, self.service
         client = self._client
@@ -373,21 +392,24 @@ class AmqpServerEngine(ProtocolEngine):
             events=self,
             client_id=container if is_sole else None,
         )
-        if container is not None and not is_sole:
-            try:
-                connection.set_client_id(container)
-            except DuplicateClientIdError:
-                container = None  # several connections of one container, none of which has to be the only one
-            except Exception:
-                connection.close()
-                raise
+        greeting: Mapping[str, str] | None = None
+        try:
+            if container is not None and not is_sole:
+                try:
+                    connection.set_client_id(container)
+                except DuplicateClientIdError:
+                    container = None  # several connections of one container, none of which has to be the only one
+            if COMMANDS in open_.desired_capabilities:
+                body_max = self._settings.message_bytes_max
+                greeting = greeting_of(connection, guard.host, body_max=body_max).headers()
+        except Exception:
+            connection.close()
+            raise
         # Only now: after an error above the connection is closed here, and `closed` must not close it as well.
         self._connection = connection
-        return connection, guard, container
+        return _Entered(connection, guard, container, greeting)
 
-    def _entered(
-        self, entered: tuple[ProviderConnection, Guard, str | None] | None, error: BaseException | None
-    ) -> None:
+    def _entered(self, entered: _Entered | None, error: BaseException | None) -> None:
         self._is_entering = False
         if self.is_over:  # the client has gone meanwhile, or it took too long
             self._close_connection()
@@ -407,7 +429,9 @@ class AmqpServerEngine(ProtocolEngine):
         if error is not None or entered is None:
             self._refuse_open(error or ResourceError("the broker has no thread for this"), properties)
             return
-        connection, self._guard, self.client_id = entered
+        connection, self._guard, self.client_id = entered.connection, entered.guard, entered.client_id
+        if entered.greeting is not None:
+            properties[GREETING] = entered.greeting
         self.container_id = machine.remote.container_id
         offered = self._guard.principal.unchecked_login
         if offered is not None:
@@ -452,6 +476,10 @@ class AmqpServerEngine(ProtocolEngine):
         session = self._sessions.get(event.session)
         if session is not None:
             session.leave()
+
+    def session_on(self, channel: int) -> ServedSession | None:
+        """Return the session that the client has on a channel; None: it has none."""
+        return next((each for each in self._sessions.values() if each.session.remote_channel == channel), None)
 
     def forget(self, session: ServedSession) -> None:
         """Give up a session whose work has been done."""

@@ -17,8 +17,9 @@ from pyjms_provider.amqp.jms import DELIVERY_TIME, USER_ID
 from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import Accepted, Attach, ReceiverSettleMode, Rejected, Target, TransactionalState
 from pyjms_provider.core.host.admission import DUPLICATE_ID
+from pyjms_provider.core.host.virtual_host import TemporaryEndedError
 from pyjms_provider.protocols.amqp.link import Receiver
-from pyjms_provider.protocols.amqp.server.refusals import link_fault, told
+from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, link_fault, told
 from pyjms_provider.protocols.amqp.server.reply_nodes import CBS
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.hosts import Sending
@@ -152,7 +153,12 @@ class ProducerLink:
             session.end_link(self.link, fault)
             return
         except (AmqpError, ProviderError) as error:
-            self._answer(delivery, error)
+            if delivery.is_settled and session.unit.transacted:
+                # In its turn: an earlier commit must not fail for it.
+                spoil = partial(session.unit.spoil, as_provider_error(error))
+                session.add(Work(spoil, partial(self._answer_with, delivery, error)))
+            else:
+                self._answer(delivery, error)
             return
         self._send(delivery, envelope)
 
@@ -255,6 +261,9 @@ class ProducerLink:
         # A copy, which is written from its fields: the client's bytes have these properties.
         return replace(envelope, properties={name: value for name, value in properties.items() if name not in dropped})
 
+    def _answer_with(self, delivery: IncomingDelivery, error: Exception, _: Exception | None) -> None:
+        self._answer(delivery, error)
+
     def answered(self, delivery: IncomingDelivery, error: Exception | None) -> None:
         """Tell the client what became of a message."""
         self._answer(delivery, error)
@@ -267,9 +276,8 @@ class ProducerLink:
             if self.address is None:
                 error = _with_tag(error, delivery)
             # Of a settled message of a transaction the commit tells that it was not taken, and else the end of the link.
-            if (delivery.is_settled and not is_in_transaction) or not (
-                delivery.is_settled or takes_rejected(self.link)
-            ):
+            is_told_later = is_in_transaction or self.session.unit.transacted
+            if (delivery.is_settled and not is_told_later) or not (delivery.is_settled or takes_rejected(self.link)):
                 self.session.end_link(self.link, error)
                 return
         state: Any = ACCEPTED if error is None else Rejected(told(error))
@@ -351,19 +359,41 @@ class _Sends:
 
     def do(self) -> None:
         """Send them. May wait; each has its own error."""
-        guard = self._session.engine.guard
+        guard, unit = self._session.engine.guard, self._session.unit
         if len(self.items) == 1:
-            ((_, envelope),) = self.items
-            try:
-                guard.send(envelope)
-                self._to.send(envelope)
-            except ProviderError as error:
-                if self._transaction is not None:  # whose commit may be the next work
-                    self._transaction.spoil(error)
-                raise
+            self._send(*self.items[0])
+            return
+        # Messages of several sessions are written together where they belong to no transaction, and no tags.
+        if unit.is_open or unit.is_tagged:
+            self._errors = [self._tried(*item) for item in self.items]
             return
         sendings = [Sending(self._to, envelope, guard) for _, envelope in self.items]
         self._errors = list(guard.host.send_together(sendings))
+
+    def _send(self, delivery: IncomingDelivery, envelope: Envelope) -> None:
+        """Send a message. Raises `ProviderError`."""
+        unit = self._session.unit
+        try:
+            self._session.engine.guard.send(envelope)
+            self._to.send(envelope)
+        except ProviderError as error:
+            # The commit may be the next work.
+            if self._transaction is not None:
+                self._transaction.spoil(error)
+            elif delivery.is_settled and not isinstance(error, TemporaryEndedError):
+                # A message that no client can receive any more does not spoil the transaction: it would have been deleted with
+                # its destination before the commit.
+                unit.spoil(error)
+            raise
+        if self._transaction is None:
+            unit.grow(1, len(delivery.data))
+
+    def _tried(self, delivery: IncomingDelivery, envelope: Envelope) -> ProviderError | None:
+        try:
+            self._send(delivery, envelope)
+        except ProviderError as error:
+            return error
+        return None
 
     def done(self, error: Exception | None) -> None:
         """Answer the client. The connection's thread."""

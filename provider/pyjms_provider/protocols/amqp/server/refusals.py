@@ -7,16 +7,21 @@ from typing import Final
 
 from pyjms.spi.errors import (
     AccessDeniedError,
+    BranchError,
+    CapabilityError,
     ClosedError,
     ConnectionLostError,
     DestinationError,
     DestinationInUseError,
     DuplicateClientIdError,
     GoneError,
+    GroupError,
     InvalidSelectorError,
     ProviderError,
+    RegistrationError,
     ResourceError,
     RolledBackError,
+    StageError,
     SubscriptionInUseError,
     TooLargeError,
     UnknownSubscriptionError,
@@ -24,19 +29,27 @@ from pyjms.spi.errors import (
 from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault, EncodeError, LinkFault
 from pyjms_provider.amqp.performatives import Error
 from pyjms_provider.core.host.virtual_host import ForeignTemporaryError
+from pyjms_provider.protocols.profile.answers import error_headers
+from pyjms_provider.protocols.profile.errors import CommandError
 
 _CONDITIONS: Final[Mapping[type[ProviderError], Condition]] = {
     AccessDeniedError: Condition.UNAUTHORIZED_ACCESS,
+    BranchError: Condition.ILLEGAL_STATE,
+    CapabilityError: Condition.NOT_IMPLEMENTED,
     ClosedError: Condition.CONNECTION_FORCED,
+    CommandError: Condition.INVALID_FIELD,
     ConnectionLostError: Condition.CONNECTION_FORCED,
     DestinationError: Condition.NOT_FOUND,
     DestinationInUseError: Condition.RESOURCE_LOCKED,
     DuplicateClientIdError: Condition.INVALID_FIELD,
     ForeignTemporaryError: Condition.RESOURCE_LOCKED,
     GoneError: Condition.RESOURCE_DELETED,
+    GroupError: Condition.PRECONDITION_FAILED,
     InvalidSelectorError: Condition.INVALID_FIELD,
+    RegistrationError: Condition.PRECONDITION_FAILED,
     ResourceError: Condition.RESOURCE_LIMIT_EXCEEDED,
     RolledBackError: Condition.TRANSACTION_ROLLBACK,
+    StageError: Condition.PRECONDITION_FAILED,
     SubscriptionInUseError: Condition.RESOURCE_LOCKED,
     TooLargeError: Condition.MESSAGE_SIZE_EXCEEDED,
     UnknownSubscriptionError: Condition.NOT_FOUND,
@@ -60,9 +73,34 @@ def told(error: BaseException) -> Error:
     return Error(condition_of(error), _text(error), info or {})
 
 
+def refusal(error: Exception, room: int) -> Error:
+    """Return an error as a pyjms client is told, which raises one of the same class.
+
+    Args:
+        error: why its command was not done.
+        room: bytes that a performative may have: longer texts are cut.
+    """
+    found = told(error)
+    if not isinstance(error, ProviderError):
+        return found
+    # A character has four bytes at most; the reason, the selector and what is wrong with it are of any length.
+    longest = max(room - _REFUSAL_OVERHEAD, 0) // 16
+    info = {name: text[:longest] for name, text in error_headers(error).items()}
+    return Error(found.condition, (found.description or "")[: 2 * longest], info)
+
+
+_REFUSAL_OVERHEAD: Final = 300
+"""Bytes of a disposition with a refusal, beside its texts."""
+
+
 def link_fault(error: BaseException) -> LinkFault:
     """Return the error with which a link ends."""
     return LinkFault(condition_of(error), _text(error), error.info if isinstance(error, AmqpError) else None)
+
+
+def as_provider_error(error: Exception) -> ProviderError:
+    """Return an error as one of the SPI."""
+    return error if isinstance(error, ProviderError) else ProviderError(_text(error))
 
 
 def connection_fault(error: BaseException) -> ConnectionFault:

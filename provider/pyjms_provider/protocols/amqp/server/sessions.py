@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.amqp.capabilities import COMMANDS, PAGES, TRANSACTED
 from pyjms_provider.amqp.errors import Condition, LinkFault, SessionFault
 from pyjms_provider.amqp.performatives import (
     Accepted,
@@ -13,18 +15,22 @@ from pyjms_provider.amqp.performatives import (
     Modified,
     Rejected,
     Released,
+    Source,
     Target,
     TransactionalState,
 )
 from pyjms_provider.protocols.amqp.link import Receiver, Sender, is_final
+from pyjms_provider.protocols.amqp.server.commands import CommandLink
 from pyjms_provider.protocols.amqp.server.consumers import attach_consumer
 from pyjms_provider.protocols.amqp.server.coordinator import CoordinatorLink
+from pyjms_provider.protocols.amqp.server.pages import PageLink
 from pyjms_provider.protocols.amqp.server.producers import attach_producer
-from pyjms_provider.protocols.amqp.server.refusals import link_fault
+from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, link_fault
 from pyjms_provider.protocols.amqp.server.replies import ReplyLink, TokenLink
 from pyjms_provider.protocols.amqp.server.reply_nodes import CBS, reply_node_of
-from pyjms_provider.protocols.amqp.server.transactions import Retired
+from pyjms_provider.protocols.amqp.server.transactions import AcceptedInUnit, Retired, channel_in
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
+from pyjms_provider.protocols.profile.unit import ServedUnit
 from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
         OutgoingDelivery,
         OutgoingUpdated,
     )
-    from pyjms_provider.protocols.amqp.server.contracts import Engine, ServedLink
+    from pyjms_provider.protocols.amqp.server.contracts import Engine, LinkSession, ServedLink
     from pyjms_provider.protocols.amqp.server.transactions import Transaction
     from pyjms_provider.protocols.amqp.session import Session
 
@@ -53,8 +59,13 @@ class ServedSession:
         """Raises `ProviderError`: the virtual host has ended the connection."""
         self.engine = engine
         self.session = session
-        self.receiving = engine.connection.open_session(transacted=False)
-        """The session of the virtual host that has its consumers, and its sends outside of transactions."""
+        said = {} if session.remote is None else session.remote.properties or {}
+        is_transacted = said.get(TRANSACTED) is True
+        self.receiving = engine.connection.open_session(transacted=is_transacted)
+        """The session of the virtual host that has its consumers, and its sends outside of the coordinator's transactions."""
+        self._accepted_in_unit = AcceptedInUnit(self.receiving)
+        self.unit = ServedUnit(self.receiving, self._accepted_in_unit, transacted=is_transacted)
+        """The open transaction or branch; a session that is not transacted has none open."""
         self.executor: SerialExecutor[Work] = SerialExecutor(
             engine.transport, engine.perform, engine.fail, engine.backlog
         )
@@ -66,8 +77,10 @@ class ServedSession:
         """Sends that may be waiting for room."""
         self.held_up: list[Callable[[], None]] = []
         """What goes on when `may_send` holds again."""
-        self._returning = 0
-        """Outcomes by which messages go back to their places, and which have not had their turn."""
+        self.behind_transfers: list[Callable[[], None]] = []
+        """What goes on when no frame of a message waits for the client's window."""
+        self.returning = 0
+        """Work by which messages go back to their places, and which has not had its turn."""
         self.written: list[Delivery] = []
         """Messages of links whose transfers are settled, which are acknowledged when they are on the wire."""
         self._links: dict[Link, ServedLink] = {}
@@ -96,11 +109,14 @@ class ServedSession:
         assert link.remote is not None
         if isinstance(link, Sender):
             source = link.remote.source
+            if isinstance(source, Source) and source.address == PAGES:
+                return PageLink(self, link)
             node = reply_node_of(source, link.remote.target)
             return attach_consumer(self, link) if node is None else ReplyLink(self, link, source, node)
         assert isinstance(link, Receiver)
         if isinstance(link.remote.target, Coordinator):
-            return CoordinatorLink(self, link)
+            wanted = link.remote.target.capabilities
+            return CommandLink(self, link) if COMMANDS in wanted else CoordinatorLink(self, link)
         if isinstance(link.remote.target, Target) and link.remote.target.address == CBS:
             return TokenLink(self, link)
         return attach_producer(self, link)
@@ -116,6 +132,8 @@ class ServedSession:
         link = event.link
         served = self._links.pop(link, None)
         has_failed = event.failure is not None
+        if event.failure is not None:
+            self._spoil(link, event.failure)
         work = None if served is None else served.detach(is_closed=event.is_closed, is_lost=has_failed)
         if work is None:
             if not has_failed:
@@ -141,11 +159,18 @@ class ServedSession:
         if served is None:
             return
         link.context = _Refused()
+        self._spoil(link, error)
         if link.is_attached:
             link.detach(is_closed=True, fault=link_fault(error))
         work = served.detach(is_closed=False, is_lost=True)
         if work is not None:
             self.add(work)
+
+    def _spoil(self, link: Link, error: Exception) -> None:
+        """Have the open transaction fail, as the broker has ended a link on which the client sends in it."""
+        if self.unit.transacted and isinstance(link, Receiver):
+            # In its turn: an earlier commit must not fail for it.
+            self.add(Work(partial(self.unit.spoil, as_provider_error(error)), nothing))
 
     @property
     def link_count(self) -> int:
@@ -158,7 +183,7 @@ class ServedSession:
 
         Else a later message would overtake one that the client has released before it gave credit.
         """
-        return not self._returning and self.session.can_send
+        return not self.returning and self.session.can_send
 
     # Work
 
@@ -173,9 +198,13 @@ class ServedSession:
             self.session.update_incoming(accepted, ACCEPTED)
         if self.written:
             written, self.written = self.written, []
-            self.add(Work(partial(self.receiving.acknowledge, written), nothing, self.waits))
+            self.add(Work(partial(self._acknowledge, written), nothing, self.waits))
         if self.held_up and self.may_send:
             waiting, self.held_up = self.held_up, []
+            for go_on in waiting:
+                go_on()
+        if self.behind_transfers and not self.session.holds_transfers:
+            waiting, self.behind_transfers = self.behind_transfers, []
             for go_on in waiting:
                 go_on()
 
@@ -216,7 +245,7 @@ class ServedSession:
             self._accept(known, is_settled=event.is_settled)
         else:
             deliveries = [delivery for _, delivery in known]
-            self._returning += 1
+            self.returning += 1
             self.add(
                 Work(
                     partial(self._give_back, deliveries, state),
@@ -233,9 +262,13 @@ class ServedSession:
             return
         joined = list(known)
         # Messages that are on no disk are settled at once, so that what comes behind need not wait for its turn.
-        waits = self.waits and any(delivery.envelope.delivery_mode == _PERSISTENT for _, delivery in joined)
+        unit = self.unit
+        is_written = unit.is_tagged or (
+            not unit.transacted and any(delivery.envelope.delivery_mode == _PERSISTENT for _, delivery in joined)
+        )
+        waits = self.waits and is_written
         work = Work(
-            lambda: self.receiving.acknowledge([delivery for _, delivery in joined]),
+            lambda: self._acknowledge([delivery for _, delivery in joined]),
             lambda error: self._settled(joined, ACCEPTED, is_settled, error),
             waits,
             is_brief=waits and self.engine.guard.host.waits_briefly(None),
@@ -243,6 +276,18 @@ class ServedSession:
         if is_settled:
             self._late = work, joined
         self.add(work)
+
+    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle deliveries; in a transaction or branch, when it commits. Any thread; raises `ProviderError`."""
+        unit = self.unit
+        try:
+            self.receiving.acknowledge(deliveries)
+        except ProviderError as error:
+            unit.spoil(error)  # the commit may be the next work
+            raise
+        if unit.is_open:
+            unit.size += len(deliveries)
+            self._accepted_in_unit.add(deliveries)
 
     def _give_back(self, deliveries: Sequence[Delivery], state: Any) -> None:
         """Do the outcomes that are not accepted (part 3, 3.4.3 to 3.4.5). Any thread."""
@@ -272,7 +317,7 @@ class ServedSession:
     def _given_back(
         self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: Any, is_settled: bool, error: Exception | None
     ) -> None:
-        self._returning -= 1
+        self.returning -= 1
         self._settled(known, state, is_settled, error)
 
     def _settled(
@@ -298,12 +343,18 @@ class ServedSession:
     ) -> None:
         """Have the outcome of deliveries be a transaction's (part 4, 4.4.2)."""
         try:
-            transaction = self._transaction_for(state)
+            adopter = self._adopter_of(state)
+            transaction = None if adopter is not None else self._transaction_for(state)
         except LinkFault as fault:
             for each, delivery in known:
                 each.context.put_back(each, delivery)
             self.end_link(known[0][0].context.link, fault)
             return
+        if adopter is not None:
+            deliveries = [delivery for _, delivery in known]
+            adopter.add(Work(partial(adopter.adopt, deliveries), partial(self._adopted, known, is_settled)))
+            return
+        assert transaction is not None
         retired = [
             Retired(self.receiving, delivery, None if is_settled else partial(each.context.put_back, each))
             for each, delivery in known
@@ -322,6 +373,37 @@ class ServedSession:
                 "in a transaction deliveries can be accepted; tell other outcomes outside of it",
             )
         return self.engine.transactions.find(state.txn_id)
+
+    def _adopter_of(self, state: TransactionalState) -> LinkSession | None:
+        """Return the transacted session that a state names; None: it names a transaction of a coordinator. Raises `LinkFault`."""
+        channel = channel_in(state.txn_id)
+        if channel is None:
+            return None
+        found = self.engine.session_on(channel)
+        if found is None or not found.unit.transacted:
+            raise LinkFault(Condition.UNKNOWN_TRANSACTION, f"no transacted session is on channel {channel}")
+        if not isinstance(state.outcome, Accepted):
+            raise LinkFault(Condition.NOT_IMPLEMENTED, "deliveries are accepted in a transaction of another session")
+        return found
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        """Accept deliveries of other sessions in the open transaction or branch. Any thread; raises `ProviderError`."""
+        try:
+            self.receiving.adopt(deliveries)
+        except ProviderError as error:
+            self.unit.spoil(error)
+            raise
+        self._acknowledge(deliveries)
+
+    def _adopted(
+        self, known: Sequence[tuple[OutgoingDelivery, Delivery]], is_settled: bool, error: Exception | None
+    ) -> None:
+        # Of an error the commit tells.
+        if not is_settled:
+            for each, _ in known:
+                self.session.settle_outgoing(each, ACCEPTED if error is None else Released())
+        for link in dict.fromkeys(each.context for each, _ in known):
+            link.settled()
 
     def _retired(
         self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: TransactionalState, error: Exception | None

@@ -22,6 +22,17 @@ SEVERAL_IN_A_SESSION: Final = "amqp:multi-txns-per-ssn"
 ACROSS_SESSIONS: Final = "amqp:multi-ssns-per-txn"
 
 
+_OF_SESSION: Final = b"pyjms:"
+"""What an id begins with that names the open transaction of a transacted session, by the client's channel in two bytes."""
+
+
+def channel_in(txn_id: bytes) -> int | None:
+    """Return the channel of the transacted session that an id names; None: it is the id of a coordinator's transaction."""
+    if len(txn_id) != len(_OF_SESSION) + 2 or not txn_id.startswith(_OF_SESSION):
+        return None
+    return int.from_bytes(txn_id[len(_OF_SESSION) :], "big")
+
+
 @dataclass(frozen=True, slots=True)
 class Retired:
     """A delivery whose outcome is the transaction's."""
@@ -31,6 +42,28 @@ class Retired:
     delivery: Delivery
     restore: Callable[[Delivery], None] | None
     """Has the client hold the delivery again after a rollback; None: the client has settled it, and it goes back to its queue."""
+
+
+class AcceptedInUnit:
+    """What a client has accepted in the open transaction or branch of a transacted session. It has settled all of it."""
+
+    def __init__(self, session: ProviderSession) -> None:
+        self._session = session
+        self._deliveries: list[Delivery] = []
+
+    def add(self, deliveries: Sequence[Delivery]) -> None:
+        """Add deliveries that were accepted."""
+        self._deliveries += deliveries
+
+    def committed(self) -> None:
+        """Give them up: they were committed, or belong to a branch that goes on without the session."""
+        self._deliveries.clear()
+
+    def rolled_back(self) -> None:
+        """Give them back to their places: the client does not hold them any more. Raises `ProviderError`."""
+        deliveries = list(self._deliveries)
+        self._deliveries.clear()
+        self._session.recover(deliveries)
 
 
 class Transaction:
