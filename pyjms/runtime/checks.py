@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from pyjms.api.connection import ExceptionListenerLike
 from pyjms.api.consumer import MessageListenerLike
@@ -47,6 +48,13 @@ def exception_callback(listener: ExceptionListenerLike, *, awaits: bool = False)
 
 def completion_callbacks(listener: CompletionListener) -> Callbacks:
     """Return the two methods of a completion listener. Raises IllegalArgumentException for an object that has not both."""
+    kind = type(listener)
+    # A program may have a listener for each message: its class is checked once.
+    names = _completion_methods.get(kind)
+    if names is not None:
+        on_completion, on_exception = getattr(listener, names[0], None), getattr(listener, names[1], None)
+        if callable(on_completion) and callable(on_exception):
+            return on_completion, on_exception
     if listener is None:
         raise IllegalArgumentException("None is no completion listener: leave the argument out for a send that waits")
     what = "completion listener"
@@ -55,17 +63,26 @@ def completion_callbacks(listener: CompletionListener) -> Callbacks:
             f"{listener.__name__} is the class of a {what}: give an object of it, {listener.__name__}(…)"
         )
     check_implementation(listener)
-    on_completion = _method(listener, ("on_completion", "onCompletion"), what, 1)
-    return on_completion, _method(listener, ("on_exception", "onException"), what, 2)
+    names = (
+        _method_name(listener, ("on_completion", "onCompletion"), what, 1),
+        _method_name(listener, ("on_exception", "onException"), what, 2),
+    )
+    _completion_methods[kind] = names
+    return getattr(listener, names[0]), getattr(listener, names[1])
 
 
-def _method(listener: object, names: tuple[str, ...], what: str, arguments: int) -> Callable[..., Any]:
-    """Return the method of one of the names. Raises IllegalArgumentException where there is none that takes so many arguments."""
-    name = type(listener).__name__
+_completion_methods: WeakKeyDictionary[type, tuple[str, str]] = WeakKeyDictionary()
+"""The names of the two methods, by class of completion listeners."""
+
+
+def _method_name(listener: object, names: tuple[str, ...], what: str, arguments: int) -> str:
+    """Return the one of the names that is a method. Raises IllegalArgumentException where there is none that takes so many arguments."""
+    kind = type(listener).__name__
     for each in names:
         if callable(method := getattr(listener, each, None)):
-            return _checked(method, f"{name}.{each}", what, arguments)
-    raise IllegalArgumentException(f"{name} is no {what}: it has no {names[0]}")
+            _checked(method, f"{kind}.{each}", what, arguments)
+            return each
+    raise IllegalArgumentException(f"{kind} is no {what}: it has no {names[0]}")
 
 
 def check_implementation(given: object) -> None:

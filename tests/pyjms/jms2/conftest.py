@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -32,14 +33,16 @@ def _embedded(store: Path | None) -> Iterator[str]:
 
 
 @contextmanager
-def _served(scheme: str) -> Iterator[str]:
+def served(scheme: str, limits: Mapping[str, int] = MappingProxyType({})) -> Iterator[str]:
+    """Yield the URL of a broker in memory; `limits` are those of its queues."""
     with ServedBroker.open() as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node: Any = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
         node.create_child(
-            "virtual_host", {"name": "broker", "redelivery_back_off_ms": 0, "queue_defaults": {"max_deliveries": 0}}
+            "virtual_host",
+            {"name": "broker", "redelivery_back_off_ms": 0, "queue_defaults": {"max_deliveries": 0, **limits}},
         )
         port = {"name": "port", "type": scheme, "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         top.create_child("port", port | {"authentication_providers": ["anonymous"], "access_control": "access"})
@@ -54,7 +57,7 @@ def broker_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         with _embedded(store) as url:
             yield url
     else:
-        with _served(request.param) as url:
+        with served(request.param) as url:
             yield url
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,9 +20,10 @@ from pyjms.spi.interrupts import deferred
 from pyjms.spi.words import said_by_system
 from pyjms_provider.amqp.errors import Condition, LinkFault
 from pyjms_provider.clients.amqp.refusals import login_refusal, text_of
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError
+from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError, lost_while_sent
 from pyjms_provider.clients.network.endpoints import Endpoint
 from pyjms_provider.clients.network.io_thread import BasePhysicalConnection, IoThread
+from pyjms_provider.clients.network.posted_sends import PostedSend, PostedSends
 from pyjms_provider.protocols.amqp.connection import (
     Connection,
     ConnectionClosed,
@@ -163,6 +165,8 @@ class PhysicalConnection(BasePhysicalConnection):
         self._opened = Reply()
         self._leaving: Reply | None = None
         self._replies: set[Reply] = set()
+        self.posted = PostedSends(lambda: settings.timeout_ms)
+        """The messages on their way whose senders hear of the outcome later."""
         self._due: list[Callable[[], None]] = []
         """What is called when the lock is free again."""
         self._is_writing = False
@@ -298,6 +302,17 @@ class PhysicalConnection(BasePhysicalConnection):
         reply.value, reply.error, reply.is_there = value, error, True
         self._due.append(reply.set)
 
+    def posting(self, done: Callable[[ProviderError | None], None]) -> PostedSend:
+        """Enter a message that is about to be sent, perhaps after a wait for credit; `done` hears of its outcome."""
+        send = PostedSend(done, inf)
+        self.posted.add(send)
+        return send
+
+    def expect_outcome(self, send: PostedSend) -> None:
+        """Have the message's outcome come in time: it was sent."""
+        send.sent_ms = self._system_clock.monotonic_ms()
+        self._reader.keep_polling()  # the I/O thread looks when it is due
+
     def later(self, call: Callable[[], None]) -> None:
         """Have something called when the lock is free again, on the thread that reads. The lock is held."""
         self._due.append(call)
@@ -431,6 +446,8 @@ class PhysicalConnection(BasePhysicalConnection):
             due_ms = self.engine.next_tick_ms(now_ms)
         if due_ms is not None:
             waits.append(due_ms - now_ms)
+        if (answer_ms := self.posted.due_ms()) is not None:
+            waits.append(answer_ms - now_ms)
         if self._settings.idle_timeout_ms:
             waits.append(self._received_ms + self._settings.idle_timeout_ms - now_ms + 1)
         return max(0.0, min(waits)) if waits else None
@@ -443,6 +460,7 @@ class PhysicalConnection(BasePhysicalConnection):
             raise ConnectionLostInCallError(f"the broker was silent for {idle_ms} ms, in spite of its promise")
         with self.lock:
             self.engine.tick(now_ms)
+        self.posted.expire(now_ms)
         self.flush()
 
     def stop_writing(self) -> None:
@@ -460,6 +478,7 @@ class PhysicalConnection(BasePhysicalConnection):
                 reply.is_interrupted = reply.is_there = True
         for reply in interrupted:
             reply.set()
+        self.posted.fail(lambda: lost_while_sent(ConnectionLostInCallError(self.reason)))
         self._events.on_ended(self, self.reason)
 
     # ---------------------------------------------------------------------------------------- events, with the lock held

@@ -172,6 +172,41 @@ class AmqpSession(ProviderSession):
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        unit = self._unit
+        # In a transaction no send waits for the outcome: the commit does.
+        if self.transacted or (unit is not None and unit.request_tag is not None):
+            super().send_async(envelope, done)
+            return
+        self.check_open()
+        data = self._encoded(envelope)
+        try:
+            self._post(envelope.destination, data, done)
+        except ConnectionLostInCallError as error:
+            self.check_open()
+            raise lost_while_sent(error) from error
+        except UnansweredError as error:
+            raise ResourceError(error.reason) from error  # it was not sent: the link was not attached
+
+    def _post(self, address: Address, data: bytes, done: Callable[[ProviderError | None], None]) -> None:
+        """Send a message, and have `done` hear of its outcome. Raises as `SendingLink.post`; then `done` is not called."""
+        link = self.present_sender(address)
+        physical = link.physical
+        posted = physical.posting(done)
+
+        def on_outcome(outcome: Any) -> None:
+            error = outcome if isinstance(outcome, ProviderError) else outcome_refusal(outcome)
+            physical.later(partial(posted.tell, error))
+
+        try:
+            link.post(data, f"a message to {address}", done=on_outcome)
+            physical.expect_outcome(posted)
+            physical.flush_posted()
+        except (ProviderError, ConnectionLostInCallError):
+            # The end of the connection may have told it already.
+            if posted.take_over():
+                raise
+
     def _send(self, envelope: Envelope, data: bytes) -> None:
         """Send a message outside of transactions, and wait for its outcome if that tells something (decision 0603)."""
         address = envelope.destination

@@ -39,9 +39,15 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.interrupts import deferred
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError, NotSentError, UnansweredError
+from pyjms_provider.clients.network.calls import (
+    ConnectionLostInCallError,
+    NotSentError,
+    UnansweredError,
+    lost_while_sent,
+)
 from pyjms_provider.clients.network.endpoints import Endpoint
 from pyjms_provider.clients.network.io_thread import BasePhysicalConnection, IoThread, WritingEndedError
+from pyjms_provider.clients.network.posted_sends import PostedSend, PostedSends
 from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.sockets import connect
 from pyjms_provider.clients.stomp.transport import HeartBeat, SentFlag, WriteBuffer
@@ -161,6 +167,31 @@ class _Answer(Signal):
         return self.frame is not None or self.error is not None or self.is_interrupted
 
 
+class _PostedAnswer(PostedSend):
+    """The answer to a message whose sender does not wait for it, in place of an `_Answer`."""
+
+    __slots__ = ("error", "frame", "is_interrupted", "physical")
+
+    def __init__(
+        self, done: Callable[[ProviderError | None], None], sent_ms: float, physical: PhysicalConnection
+    ) -> None:
+        super().__init__(done, sent_ms)
+        self.physical = physical
+        self.frame: Frame | None = None
+        self.error: ProviderError | None = None
+        self.is_interrupted = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the outcome was told."""
+        return self.is_over
+
+    def set(self) -> None:
+        """Tell the outcome."""
+        lost = lost_while_sent(ConnectionLostInCallError(self.physical.reason)) if self.is_interrupted else None
+        self.tell(self.error or lost)
+
+
 class Request(SentFlag):
     """A request that must not be done twice: a call whose wait timed out may wait for the answer again."""
 
@@ -208,7 +239,8 @@ class PhysicalConnection(BasePhysicalConnection):
         self._events = events
         self._lock = Lock()
         self._receipts = count(1)
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, _Answer | _PostedAnswer] = {}
+        self._posted = PostedSends(lambda: settings.timeout_ms)
         self._expected: dict[str, Callable[[], None]] = {}
         self._late: dict[str, Callable[[Frame], None]] = {}
         """Callbacks for a RECEIPT that comes after the wait for it has ended."""
@@ -304,6 +336,32 @@ class PhysicalConnection(BasePhysicalConnection):
                 self._reader.keep_polling()
         except (WritingEndedError, OSError) as error:
             raise self._lost(error) from error
+
+    def post_confirmed(self, frame: Frame, done: Callable[[ProviderError | None], None]) -> None:
+        """Write a message, together with those after it if others are on their way; `done` hears of the outcome: None, the broker's error, or `InDoubtError`, without a lock.
+
+        Raises as `post`; then `done` is not called.
+        """
+        receipt = f"r{next(self._receipts)}"
+        answer = _PostedAnswer(done, self._system_clock.monotonic_ms(), self)
+        frame.headers["receipt"] = receipt
+        # As in `request`: registered before anything is written, under the lock of `_end`.
+        with self._lock:
+            if self.has_ended:
+                raise NotSentError(self.reason)
+            self._answers[receipt] = answer
+        is_alone = self._posted.add(answer)
+        try:
+            # The first one is written at once, and those behind it together, when its answer has come or much has gathered.
+            self.post(frame, corked=not is_alone)
+        except (ProviderError, ConnectionLostInCallError):
+            with self._lock:
+                self._answers.pop(receipt, None)
+            # The end of the connection may have told it already.
+            if answer.take_over():
+                raise
+        # Also for a message that was written at once: the I/O thread looks when the answer is due.
+        self._reader.keep_polling()
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
         """Acknowledge deliveries `first` to `last`, both included, as `post_soon` does with `waits`; see `WriteBuffer.acknowledge`."""
@@ -481,7 +539,9 @@ class PhysicalConnection(BasePhysicalConnection):
 
     def wait_ms(self) -> float | None:
         """Return for how many milliseconds no heart-beat is due."""
-        return self._beats.wait_ms(self._system_clock.monotonic_ms())
+        now_ms, due_ms = self._system_clock.monotonic_ms(), self._posted.due_ms()
+        waits_ms = (self._beats.wait_ms(now_ms), None if due_ms is None else max(0.0, due_ms - now_ms))
+        return min((each for each in waits_ms if each is not None), default=None)
 
     def keep_time(self) -> None:
         """Send a heart-beat if one is due. Raises `ConnectionLostInCallError` if the broker is silent."""
@@ -493,6 +553,7 @@ class PhysicalConnection(BasePhysicalConnection):
         if self._beats.is_due(now_ms):
             self._buffer.put(self._socket.frame(_BEAT))
             self._beats.sent_ms = now_ms
+        self._posted.expire(now_ms)
 
     def stop_writing(self) -> None:
         """Close the buffer."""

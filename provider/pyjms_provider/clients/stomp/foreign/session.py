@@ -94,6 +94,19 @@ class ForeignSession(ProviderSession):
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        # In a transaction no send waits for the broker: some answer its messages with the commit alone.
+        if self._transacted:
+            super().send_async(envelope, done)
+            return
+        self._check_open()
+        frame = self._connection.frame_of(envelope)
+        try:
+            self._link.current().post_confirmed(frame, done)
+        except ConnectionLostInCallError as error:
+            self._check_open()
+            raise lost_while_sent(error) from error
+
     def _open_transaction(self, physical: PhysicalConnection) -> Transaction:
         """Return the transaction; begin one in `physical` if there is none. Raises `ConnectionLostInCallError`."""
         transaction = self._transaction

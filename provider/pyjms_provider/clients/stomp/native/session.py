@@ -147,6 +147,23 @@ class NativeSession(ProviderSession):
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
+    def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
+        # In a transaction no send waits for the broker but the first to its destination, which may be refused.
+        if self.transacted or self._unit.request_tag is not None:
+            super().send_async(envelope, done)
+            return
+        self.check_open()
+        try:
+            physical = self.connection.link.current()
+            if physical.is_packed:
+                frame = sends_of(self.name, self.connection.pack(envelope))
+            else:
+                frame = self.connection.frame_of(envelope, self.name)
+            physical.post_confirmed(frame, done)
+        except ConnectionLostInCallError as error:
+            self.check_open()
+            raise lost_while_sent(error) from error
+
     def _send(self, envelope: Envelope) -> None:
         physical = self.connection.link.current()
         # The permission to send there is checked once; then messages that may be lost need no answer.
