@@ -44,7 +44,7 @@ BODY = ["destination", "type", "kind", "text", "bytes", "body", "properties", "p
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path_factory.mktemp("broker")) as broker:
+    with ServedBroker(tmp_path_factory.mktemp("broker"), protocols=("stomp", "amqp")) as broker:
         yield broker
         close_links()
 
@@ -205,13 +205,16 @@ def test_processes_and_the_broker_die_at_each_point_and_each_message_comes_once(
     assert judged(history) == {"moved": len(came)}
 
 
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 def test_a_spool_and_at_least_once_serve_brokers_that_repeat_nothing(
-    spark: SparkSession, broker: ServedBroker, tmp_path: Path
+    spark: SparkSession, broker: ServedBroker, protocol: str, tmp_path: Path
 ) -> None:
-    plain = f"{broker.url}?dialect=activemq"  # as our broker is for who does not know it: no group, no staged unit
+    dialect = "?dialect=activemq" if protocol == "stomp" else ""
+    plain = f"{broker.urls[protocol]}{dialect}"  # as our broker is for who does not know it: no group, no staged unit
     texts = []
     for mode in ("spool", "at-least-once"):
         texts += fill(broker.url, 10, first=1000 * len(mode))
+        assert spark.read.format("jms").options(url=plain, destination="queue:orders").load().count() == 10
         rows = stream(spark, plain, mode, mode=mode, spoolDir=str(tmp_path / "spool"), maxMessagesPerBatch=6)
         run(rows.select("text"), plain, tmp_path / mode)
     assert Counter(look(broker.url, "out")) == Counter(texts)

@@ -42,11 +42,11 @@ CI = [
 class Site:
     """A broker on SQLite that dies and comes back at the same port, with the history of its clients."""
 
-    def __init__(self, folder: Path, name: SiteName) -> None:
+    def __init__(self, folder: Path, name: SiteName, protocol: str) -> None:
         self.name = name
         self._folder = folder / name
         self._folder.mkdir()
-        self._listen = f"stomp://127.0.0.1:{free_port()}"
+        self._listen = f"{protocol}://127.0.0.1:{free_port()}"
         self.url = f"{self._listen}?reconnect=no&timeout_ms=5000"
         self._make_queues()
         self.recording: Recording = record(folder / "history" / name, run=name, synchronous=True)
@@ -114,11 +114,11 @@ class Site:
 
 
 @pytest.fixture
-def start_site(tmp_path: Path) -> Iterator[Callable[[SiteName], Site]]:
+def start_site(tmp_path: Path) -> Iterator[Callable[[SiteName, str], Site]]:
     sites: list[Site] = []
 
-    def start(name: SiteName) -> Site:
-        sites.append(Site(tmp_path, name))
+    def start(name: SiteName, protocol: str) -> Site:
+        sites.append(Site(tmp_path, name, protocol))
         return sites[-1]
 
     yield start
@@ -166,13 +166,14 @@ class Forwarder:
 @pytest.mark.xdist_group("forked")
 @pytest.mark.realises("MOM-36")
 @pytest.mark.timeout(400 if len(CI) >= KILLS else 14_400)
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 def test_each_message_is_at_exactly_one_site_whoever_is_killed(
-    tmp_path: Path, start_site: Callable[[SiteName], Site]
+    tmp_path: Path, protocol: str, start_site: Callable[[SiteName, str], Site]
 ) -> None:
     random, numbers = Random(5), count()
     victims = ["forwarder", "here", "there"]
     plan = CI[:KILLS] if len(CI) >= KILLS else [(random.choice(victims), random.choice(POINTS)) for _ in range(KILLS)]
-    here, there = start_site("here"), start_site("there")
+    here, there = start_site("here", protocol), start_site("there", protocol)
     forwarder = Forwarder(tmp_path, here, there, plan[0][1])
     try:
         for number, (victim, point) in enumerate(plan):

@@ -17,16 +17,17 @@ from tests.system.network.proxy import Proxy
 from tests.system.network.served import anonymous_broker
 
 pytestmark = pytest.mark.realises("MOM-36")
-QUICK = "heart_beat_ms=200&timeout_ms=300&connect_timeout_ms=300&reconnect=no"
+QUICK = "timeout_ms=300&connect_timeout_ms=300&reconnect=no"
+SILENCE = {"stomp": "heart_beat_ms=200", "amqp": "idle_timeout_ms=400"}
 
 
 class Border(Proxy):
     """A relay that can be closed: what is sent stays on its way, and arrives when it is open again."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], protocol: str) -> None:
         self.is_open = Event()
         self.is_open.set()
-        super().__init__(target)
+        super().__init__(target, protocol=protocol)
 
     def _pass_on(self, sink: socket.socket, data: bytes) -> None:
         while not self.is_open.wait(0.05):
@@ -41,8 +42,8 @@ def port_of(broker: ServedBroker) -> int:
 
 
 @contextmanager
-def client(port: int) -> Iterator[Client]:
-    made = Client(f"stomp://127.0.0.1:{port}")
+def client(protocol: str, port: int) -> Iterator[Client]:
+    made = Client(f"{protocol}://127.0.0.1:{port}")
     try:
         yield made
     finally:
@@ -51,14 +52,21 @@ def client(port: int) -> Iterator[Client]:
 
 @pytest.mark.timeout(240)  # who only waits hears of a silence after 21 s: our broker's heart-beats come each 10 s
 @pytest.mark.parametrize("side", ["the target", "the source"])
-def test_a_partition_longer_than_every_timeout_loses_and_doubles_nothing(side: str) -> None:
-    with anonymous_broker() as here, anonymous_broker() as there:
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_a_partition_longer_than_every_timeout_loses_and_doubles_nothing(protocol: str, side: str) -> None:
+    port = {"name": protocol, "type": protocol}
+    with anonymous_broker(**port) as here, anonymous_broker(**port) as there:
         away = there if side == "the target" else here
-        with Border(("127.0.0.1", port_of(away))) as border, client(port_of(here)) as a, client(port_of(there)) as b:
+        with (
+            Border(("127.0.0.1", port_of(away)), protocol) as border,
+            client(protocol, port_of(here)) as a,
+            client(protocol, port_of(there)) as b,
+        ):
             ports = {"here": port_of(here), "there": port_of(there)}
             ports["there" if side == "the target" else "here"] = border.port
-            source = queue_at(f"stomp://127.0.0.1:{ports['here']}?{QUICK}", "orders")
-            target = queue_at(f"stomp://127.0.0.1:{ports['there']}?{QUICK}", "inbox")
+            options = f"{QUICK}&{SILENCE[protocol]}"
+            source = queue_at(f"{protocol}://127.0.0.1:{ports['here']}?{options}", "orders")
+            target = queue_at(f"{protocol}://127.0.0.1:{ports['there']}?{options}", "inbox")
             with running(route(source, batch=5), target) as thread:
                 for number in range(3):
                     for each in range(20):
