@@ -289,9 +289,10 @@ class JmsSession(SettlingSession):
                 reads_body = consumer.reads_body
                 if reads_body is not None:
                     self._read_body(consumer, reads_body, message, delivery, is_kept)
-                if self.settles_at_once:
-                    # A settled message is not settled again: its connection may be lost by now, and the error would say that it is redelivered.
-                    unsettled = _NOTHING if is_kept and consumer.is_unreturned_settled else (delivery,)
+                if is_kept and consumer.is_unreturned_settled:
+                    pass  # not again: its connection may be lost by now, and the error would say that it is redelivered
+                elif self.settles_at_once:
+                    unsettled = (delivery,)
                 else:  # only after it was read: a close by another thread settles all unacknowledged messages of a DUPS_OK session
                     self.unacked.delivered(delivery)
                     unsettled = self.unacked.due()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event
 
 import pytest
 
 from pyjms import IllegalStateException, JMSException
 from pyjms.aio import Connection, ConnectionFactory, Session
+from pyjms.runtime.machines import DUPS_OK_BATCH
+from pyjms.spi.delivery import Delivery
 from pyjms.testing import VirtualClock
+from pyjms_provider.clients.vm import VmSession
 from tests.pyjms.aio.helpers import SOON_MS, awaited, sent, text_of, texts, turn, until_it_waits
 
 
 @awaited
-async def test_a_receive_waits_while_others_use_its_session(factory: ConnectionFactory) -> None:
-    async with factory.create_connection() as connection, connection.create_session() as session:
+async def test_a_receive_waits_while_others_use_its_session(near_and_far: ConnectionFactory) -> None:
+    async with near_and_far.create_connection() as connection, connection.create_session() as session:
         await connection.start()
         queue = session.create_queue("q")
         consumer, producer = await session.create_consumer(queue), await session.create_producer(queue)
@@ -66,8 +69,8 @@ async def test_a_virtual_clock_ends_it(jms_broker_url: str, virtual_clock: Virtu
 
 @pytest.mark.parametrize("what", ["consumer", "session", "connection"])
 @awaited
-async def test_a_close_ends_it(factory: ConnectionFactory, what: str) -> None:
-    async with factory.create_connection() as connection, connection.create_session() as session:
+async def test_a_close_ends_it(near_and_far: ConnectionFactory, what: str) -> None:
+    async with near_and_far.create_connection() as connection, connection.create_session() as session:
         await connection.start()
         consumer = await session.create_consumer(session.create_queue("q"))
         receive = asyncio.create_task(consumer.receive())
@@ -94,8 +97,8 @@ async def test_iterating_ends_with_the_consumer(factory: ConnectionFactory) -> N
 
 
 @awaited
-async def test_a_cancelled_receive_leaves_the_message_to_the_next_one(factory: ConnectionFactory) -> None:
-    async with factory.create_connection() as connection, connection.create_session() as session:
+async def test_a_cancelled_receive_leaves_the_message_to_the_next_one(near_and_far: ConnectionFactory) -> None:
+    async with near_and_far.create_connection() as connection, connection.create_session() as session:
         await connection.start()
         queue = session.create_queue("q")
         consumer, producer = await session.create_consumer(queue), await session.create_producer(queue)
@@ -120,10 +123,10 @@ MODES = [
 @pytest.mark.parametrize(("transacted", "mode"), MODES)
 @awaited
 async def test_messages_that_come_while_receives_are_cancelled_come_once(
-    factory: ConnectionFactory, transacted: bool, mode: int
+    near_and_far: ConnectionFactory, transacted: bool, mode: int
 ) -> None:
     count = 300
-    async with factory.create_connection() as connection:
+    async with near_and_far.create_connection() as connection:
         await connection.start()
         session, other = await connection.create_session(transacted, mode), await connection.create_session()
         queue = session.create_queue("q")
@@ -183,6 +186,40 @@ async def test_what_a_cancelled_receive_took_is_the_next_ones(
             got: asyncio.Queue[str] = asyncio.Queue()
             await consumer.set_message_listener(lambda message: got.put_nowait(text_of(message)))
             assert await got.get() == "taken"
+
+
+@awaited
+async def test_what_a_cancelled_receive_has_settled_is_not_settled_again(
+    factory: ConnectionFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[object] = []
+    acknowledge = VmSession.acknowledge
+
+    def noted(session: VmSession, deliveries: Sequence[Delivery]) -> None:
+        settled.extend(each.envelope.body for each in deliveries)
+        acknowledge(session, deliveries)
+
+    monkeypatch.setattr(VmSession, "acknowledge", noted)
+    count = 2 * DUPS_OK_BATCH
+    async with (
+        factory.create_connection() as connection,
+        connection.create_session(False, Session.DUPS_OK_ACKNOWLEDGE) as session,
+    ):
+        await connection.start()
+        queue = session.create_queue("q")
+        consumer, producer = await session.create_consumer(queue), await session.create_producer(queue)
+        await sent(session, producer, *map(str, range(count)))
+        await texts(consumer, DUPS_OK_BATCH - 1)
+        receive, is_taken = asyncio.create_task(consumer.receive()), Event()
+        await turn()
+        session._thread.post(is_taken.set)
+        is_taken.wait()  # on the event loop, so that it cannot tell the task
+        receive.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receive
+        assert settled == [*map(str, range(DUPS_OK_BATCH))]
+        assert await texts(consumer, DUPS_OK_BATCH + 1) == [*map(str, range(DUPS_OK_BATCH - 1, count))]
+        assert settled == [*map(str, range(count))]
 
 
 @awaited

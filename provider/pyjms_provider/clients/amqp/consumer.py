@@ -93,6 +93,8 @@ class ReceivedMessage:
     is_persistent: bool = False
     is_sent: bool = False
     """Whether a settlement was told to the broker, or is about to be."""
+    is_acknowledged: bool = False
+    """Whether it was acknowledged outside of a transaction, and the call has returned: once more changes nothing."""
 
 
 def remember(tags: Iterable[ReceivedMessage]) -> None:

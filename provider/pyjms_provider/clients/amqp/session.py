@@ -481,6 +481,9 @@ class AmqpSession(ProviderSession):
                 self._transactions.acknowledge(physical, live, are_all=are_all)
             return
         if len(live) < len(deliveries):
+            # Those that were acknowledged before stay so.
+            deliveries = [each for each in deliveries if not _is_acknowledged(each)]
+        if len(live) < len(deliveries):
             # One error stands for all of them: a client that rolls back because of it must get each again.
             self._redeliver(live, is_seen=True)
             if _were_settlements_sent(deliveries):
@@ -522,6 +525,8 @@ class AmqpSession(ProviderSession):
             raise lost(f"the connection was lost while messages were settled: {error}") from error
         except UnansweredError as error:
             raise lost(error.reason) from error
+        for tag in live:
+            tag.is_acknowledged = True
         if self._kept:
             self._end_kept()
 
@@ -703,6 +708,10 @@ def _by_session(tags: Sequence[ReceivedMessage]) -> list[tuple[Any, list[Incomin
     for tag in tags:
         found.setdefault(tag.delivery.link.session, []).append(tag.delivery)
     return list(found.items())
+
+
+def _is_acknowledged(delivery: Delivery) -> bool:
+    return isinstance(delivery.tag, ReceivedMessage) and delivery.tag.is_acknowledged
 
 
 def _were_settlements_sent(deliveries: Sequence[Delivery]) -> bool:

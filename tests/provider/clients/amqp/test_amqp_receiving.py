@@ -86,6 +86,16 @@ def test_a_persistent_message_is_settled_when_the_acknowledgement_returns(peer: 
         assert state.txn_id not in peer.connections[-1].transactions  # it has ended
 
 
+def test_an_acknowledgement_may_be_repeated(peer: Peer) -> None:
+    put(peer, "one", "two")
+    with session_at(peer, UNCONFIRMED) as session:
+        consumer = consume(session)
+        one, two = receive(consumer), receive(consumer)
+        session.acknowledge([one])
+        session.acknowledge([one, two])
+        peer.wait_for(lambda: peer.outcomes == [ACCEPTED, ACCEPTED])
+
+
 def test_a_broker_that_confirms_settlement_is_asked_for_it(peer: Peer) -> None:
     peer.script.open = Open("peer", offered_capabilities=("pyjms:confirmed-settlement",))
     with session_at(peer) as session:
