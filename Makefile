@@ -141,10 +141,10 @@ soak20: $(VENV)/.dev ## the test suite 20 times, each time in another order
 soak-whole: $(VENV)/.dev ## the test suite with all cases of which it otherwise draws a sample
 	@PYJMS_WHOLE=1 PYJMS_CONFORMANCE=whole $(SUITE) --timeout 3600
 
-soak-network: $(VENV)/.dev ## cuts connections 2,000 times, kills and stops the broker 50 times, cancels tasks through 50 restarts, and serves a million messages
+soak-network: $(VENV)/.dev ## over STOMP and AMQP: cuts connections 2,000 times, kills and stops the broker 50 times, cancels tasks through 50 restarts; serves a million messages
 	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_CANCELLED=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
 
-soak-work: $(VENV)/.dev ## 500 kills: forwarders and the brokers at both ends, and whoever works on a workflow and on requests
+soak-work: $(VENV)/.dev ## 750 kills: forwarders, over STOMP and AMQP, and the brokers at both ends, and whoever works on a workflow and on requests
 	@PYJMS_FORWARD_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/forwarding
 	@PYJMS_WORK_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/work
 

@@ -167,11 +167,12 @@ def test_a_full_queue_breaks_off_with_what_fits_sent_back(
     )
 
 
-def test_letters_of_a_broker_elsewhere_go_back_too(run_pyjms: Run, documents: Documents) -> None:
-    with anonymous_broker() as served:
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_letters_of_a_broker_elsewhere_go_back_too(run_pyjms: Run, documents: Documents, protocol: str) -> None:
+    with anonymous_broker(name=protocol, type=protocol) as served:
         for name in ("orders", "payments"):
             make_queue(served, name=name, max_deliveries=1)
-        url = f"stomp://127.0.0.1:{port_of(served)}"
+        url = f"{protocol}://127.0.0.1:{port_of(served)}"
         with ConnectionFactory(url).create_connection() as connection:
             give_up(connection, "orders", "payments", "orders")
         assert [each["dead_letter"]["came_from"] for each in documents("dead-letters", "list", url)] == [

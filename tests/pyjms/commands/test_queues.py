@@ -195,6 +195,19 @@ def test_moving_over_a_network_fills_a_queue_too(run_pyjms: Run, url: str, *, to
         assert [line["body"] for line in _browsed(run_pyjms, left_at, "orders")] == ["4", "5"]
 
 
+def test_messages_are_sent_looked_at_moved_received_and_purged_over_amqp(run_pyjms: Run) -> None:
+    with anonymous_broker(name="amqp", type="amqp") as served:
+        url = f"amqp://127.0.0.1:{port_of(served)}"
+        assert run_pyjms("send", url, "orders", "espresso", "--count", "5", "--property", "cups:int=2")[0] == 0
+        assert [line["body"] for line in _browsed(run_pyjms, url, "orders")] == ["espresso"] * 5
+        assert run_pyjms("move", url, "orders", "served", "--selector", "cups = 2", "--limit", "3")[0] == 0
+        assert run_pyjms("receive", url, "served", "--count", "3") == (0, "espresso\n" * 3, "")
+        code, out, _ = run_pyjms("stats", url, "orders", "--json")
+        assert (code, json.loads(out)["queues"][0]["depth"]) == (0, 2)
+        assert run_pyjms("purge", url, "orders", "--yes")[0] == 0
+        assert _browsed(run_pyjms, url, "orders") == []
+
+
 def _browsed(run_pyjms: Run, url: str, name: str) -> list[dict[str, Any]]:
     code, out, err = run_pyjms("browse", url, name, "--json")
     assert code == 0, err

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("celery")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path_factory.mktemp("broker"), durable=True) as served:
+    with ServedBroker(tmp_path_factory.mktemp("broker"), durable=True, protocols=("stomp", "amqp")) as served:
         yield served
 
 
@@ -116,7 +116,11 @@ def test_a_jms_program_starts_a_task(app: Celery, broker: ServedBroker) -> None:
     assert json.loads(result.text or "") | {"status": "SUCCESS", "result": 3} == json.loads(result.text or "")
 
 
-def test_a_task_comes_again_from_a_worker_that_was_killed(app: Celery, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_a_task_comes_again_from_a_worker_that_was_killed(
+    app: Celery, broker: ServedBroker, protocol: str, tmp_path: Path
+) -> None:
+    url = f"pyjms+{broker.urls[protocol]}"
     with (
         Connection(url) as connection,
         worker(url, tmp_path / "doomed", queue="doomed", name="two") as doomed,

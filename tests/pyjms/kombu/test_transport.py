@@ -114,8 +114,9 @@ def test_who_is_refused_does_not_try_again(probe: Probe) -> None:
     assert len(probe.asked) == 1
 
 
-def test_nobody_there() -> None:
-    connection = Connection(f"pyjms+stomp://127.0.0.1:{free_port()}")
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_nobody_there(protocol: str) -> None:
+    connection = Connection(f"pyjms+{protocol}://127.0.0.1:{free_port()}")
     with pytest.raises(OperationalError, match="see whether the broker runs") as raised:
         connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
     assert isinstance(raised.value.__cause__, ResourceError)
@@ -154,9 +155,10 @@ def test_a_broker_that_stops_ends_the_wait(connection: Connection, host: str) ->
     assert [type(error) for error in errors] == [ConnectionLostError]
 
 
-def test_a_broker_on_the_network_that_goes_ends_the_wait() -> None:
-    with anonymous_broker() as broker:
-        connection = Connection(f"pyjms+stomp://127.0.0.1:{port_of(broker)}")
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_a_broker_on_the_network_that_goes_ends_the_wait(protocol: str) -> None:
+    with anonymous_broker(name=protocol, type=protocol) as broker:
+        connection = Connection(f"pyjms+{protocol}://127.0.0.1:{port_of(broker)}")
         consume(connection)
         thread, errors = waiting(connection)
     thread.join(LONG_S)
@@ -200,11 +202,11 @@ def test_a_publisher_that_retries_is_connected_anew(connection: Connection, host
 # What a broker on the network has sent ahead
 
 
-@pytest.fixture
-def two() -> Iterator[tuple[Connection, Connection]]:
+@pytest.fixture(params=["stomp", "amqp"])
+def two(request: pytest.FixtureRequest) -> Iterator[tuple[Connection, Connection]]:
     """Two connections to a broker on the network."""
-    with anonymous_broker() as broker:
-        url = f"pyjms+stomp://127.0.0.1:{port_of(broker)}"
+    with anonymous_broker(name=request.param, type=request.param) as broker:
+        url = f"pyjms+{request.param}://127.0.0.1:{port_of(broker)}"
         with Connection(url) as first, Connection(url) as second:
             yield first, second
 
