@@ -120,18 +120,18 @@ def test_a_jms_program_starts_a_task(app: Celery, broker: ServedBroker) -> None:
 def test_a_task_comes_again_from_a_worker_that_was_killed(
     app: Celery, broker: ServedBroker, protocol: str, tmp_path: Path
 ) -> None:
-    url = f"pyjms+{broker.urls[protocol]}"
+    url, queue = f"pyjms+{broker.urls[protocol]}", f"doomed.{protocol}"
     with (
         Connection(url) as connection,
-        worker(url, tmp_path / "doomed", queue="doomed", name="two") as doomed,
+        worker(url, tmp_path / "doomed", queue=queue, name="two") as doomed,
     ):
-        result = task(app, "hold").apply_async(queue="doomed")
+        result = task(app, "hold").apply_async(queue=queue)
         begun = connection.SimpleQueue("begun")
         message = begun.get(timeout=LONG_S)
         message.ack()
         assert message.payload == doomed.pid
         os.kill(doomed.pid, signal.SIGKILL)
-        app.control.add_consumer("doomed", destination=["one@test"])
+        app.control.add_consumer(queue, destination=["one@test"])
         pid, is_redelivered = result_of(result)
         assert pid != doomed.pid
         assert is_redelivered

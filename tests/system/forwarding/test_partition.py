@@ -54,8 +54,10 @@ def client(protocol: str, port: int) -> Iterator[Client]:
 @pytest.mark.parametrize("side", ["the target", "the source"])
 @pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 def test_a_partition_longer_than_every_timeout_loses_and_doubles_nothing(protocol: str, side: str) -> None:
-    port = {"name": protocol, "type": protocol}
-    with anonymous_broker(**port) as here, anonymous_broker(**port) as there:
+    with (
+        anonymous_broker(name=protocol, type=protocol) as here,
+        anonymous_broker(name=protocol, type=protocol) as there,
+    ):
         away = there if side == "the target" else here
         with (
             Border(("127.0.0.1", port_of(away)), protocol) as border,
