@@ -58,7 +58,7 @@ def main() -> None:
     def root(
         version: bool = typer.Option(False, _VERSION, help="Print the version.", is_eager=True, callback=show_version),
     ) -> None:
-        """The Java Message Service (JMS 1.1) for Python."""
+        """The Java Message Service (JMS 2.0) for Python."""
 
     _add_asked(app, sys.argv[1] if len(sys.argv) > 1 else "")
     try:
