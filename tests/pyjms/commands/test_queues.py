@@ -237,9 +237,10 @@ def test_stats_tell_of_broker_and_queues(run_pyjms: Run, url: str) -> None:
 
 
 def test_stats_of_a_queue_that_is_not_there_say_so_and_make_none(run_pyjms: Run, url: str) -> None:
-    with anonymous_broker() as served:
+    with anonymous_broker(name="both", type="amqp", protocols=["amqp", "stomp"]) as served:
         make_queue(served, name="empty")
-        for broker, there in ((url, "orders"), (f"stomp://127.0.0.1:{port_of(served)}", "empty")):
+        far = [(f"{protocol}://127.0.0.1:{port_of(served)}", "empty") for protocol in ("stomp", "amqp")]
+        for broker, there in ((url, "orders"), *far):
             for _ in range(2):
                 code, out, err = run_pyjms("stats", broker, there, "nothing")
                 assert (code, err.count("\n")) == (1, 1), err
