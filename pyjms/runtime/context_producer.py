@@ -82,7 +82,7 @@ class PropertyNames(AbstractSet[str]):
 class ProducerSettings(JMSProducer):
     """The settings of a producer: all of it but `send`."""
 
-    __slots__ = ("_has_properties", "_is_bytes", "_listener", "_options", "_settings", "context")
+    __slots__ = ("_has_properties", "_is_bytes", "_is_set", "_listener", "_options", "_settings", "context")
 
     def __init__(self, context: ContextContract) -> None:
         self.context = context
@@ -90,6 +90,8 @@ class ProducerSettings(JMSProducer):
         self._listener: CompletionListener | None = None
         self._settings = JmsMessage()
         """Holds the properties and header fields, checked and converted as those of any message."""
+        self._is_set = False
+        """Whether a property or a header field was ever set: otherwise a send need not ask for each of them."""
         self._has_properties = False
         self._is_bytes = False
         """Whether the correlation identifier was set as bytes."""
@@ -99,9 +101,10 @@ class ProducerSettings(JMSProducer):
 
         Raises `MessageFormatException`, `MessageNotWriteableException`.
         """
-        destination, content = _sort_arguments(arguments, named)
+        destination, content = arguments if len(arguments) == 2 and not named else _sort_arguments(arguments, named)
         message = content if isinstance(content, Message) else _message_of(content)
-        self._apply_to(message)
+        if self._is_set:
+            self._apply_to(message)
         return destination, message, self._options
 
     def _apply_to(self, message: Message) -> None:
@@ -207,7 +210,7 @@ class ProducerSettings(JMSProducer):
     def set_property(self, name: str, value: Boxed | float) -> Self:
         with runtime_errors:
             self._checked().set_object_property(name, value)
-        self._has_properties = True
+        self._has_properties = self._is_set = True
         return self
 
     def clear_properties(self) -> Self:
@@ -259,13 +262,17 @@ class ProducerSettings(JMSProducer):
 
     # Header fields
 
+    def _written(self) -> JmsMessage:
+        self._is_set = True
+        return self._checked()
+
     @property
     def jms_correlation_id_as_bytes(self) -> bytes | None:
         return self._checked().jms_correlation_id_as_bytes
 
     def set_jms_correlation_id_as_bytes(self, correlation_id: bytes | None) -> Self:
         with runtime_errors:
-            self._checked().jms_correlation_id_as_bytes = correlation_id
+            self._written().jms_correlation_id_as_bytes = correlation_id
         self._is_bytes = True
         return self
 
@@ -275,7 +282,7 @@ class ProducerSettings(JMSProducer):
 
     def set_jms_correlation_id(self, correlation_id: str | None) -> Self:
         with runtime_errors:
-            self._checked().jms_correlation_id = correlation_id
+            self._written().jms_correlation_id = correlation_id
         self._is_bytes = False
         return self
 
@@ -285,7 +292,7 @@ class ProducerSettings(JMSProducer):
 
     def set_jms_type(self, type: str | None) -> Self:
         with runtime_errors:
-            self._checked().jms_type = type
+            self._written().jms_type = type
         return self
 
     @property
@@ -294,7 +301,7 @@ class ProducerSettings(JMSProducer):
 
     def set_jms_reply_to(self, reply_to: Destination | None) -> Self:
         with runtime_errors:
-            self._checked().jms_reply_to = reply_to
+            self._written().jms_reply_to = reply_to
         return self
 
 
