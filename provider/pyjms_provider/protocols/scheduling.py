@@ -16,11 +16,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.protocols.engine import BatchJob, TransportContext
@@ -49,7 +50,7 @@ class Task(Protocol):
 
     @property
     def batch(self) -> BatchJob | None:
-        """How it is done together with tasks of other connections."""
+        """How it is done together with the next tasks, and with tasks of other connections."""
         ...
 
     @property
@@ -138,7 +139,7 @@ class SerialExecutor(Generic[_T]):
             waiting = [task for task in run if task.may_wait]
             is_brief = len(waiting) <= _BRIEF_MAX and all(task.is_brief for task in waiting)
             done = partial(self._done, sum([task.size for task in run]))
-            # A job with several tasks is not done together with others: its tasks have an order.
+            # A job with several tasks is not done together with those of other connections: its tasks have an order.
             batch = run[0].batch if is_brief and len(run) == 1 else None
             is_patient = any(task.is_patient for task in run)
             # Patient if one of its tasks is: the job as a whole may wait that long for other clients.
@@ -149,8 +150,17 @@ class SerialExecutor(Generic[_T]):
         self._tasks.clear()
 
     def _do_all(self, run: list[_T]) -> None:
-        for task in run:
-            self._perform(task)
+        at = 0
+        while at < len(run):
+            together = _batch_at(run, at)
+            if len(together) > 1:
+                errors = together[0].together([batch.part for batch in together])
+                for batch, error in zip(together, errors, strict=True):
+                    batch.ended(error)
+                at += len(together)
+            else:
+                self._perform(run[at])
+                at += 1
 
     def _done(self, size: int, _: None, error: BaseException | None) -> None:
         # On the loop, as `add` and `run`: so no field needs a lock.
@@ -161,6 +171,17 @@ class SerialExecutor(Generic[_T]):
         self.run()
         # Answers must be written, and reading may go on, as fewer bytes wait now.
         self._transport.wake()
+
+
+def _batch_at(run: Sequence[Task], at: int) -> list[BatchJob]:
+    """Return how the tasks from `at` on are done together that are of one kind; one or none: the first is done alone."""
+    found: list[BatchJob] = []
+    for task in islice(run, at, None):
+        batch = task.batch
+        if batch is None or (found and batch.together != found[0].together):
+            break
+        found.append(batch)
+    return found
 
 
 PULLS_PER_TURN: Final = 16

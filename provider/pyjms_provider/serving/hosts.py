@@ -113,7 +113,7 @@ class EmbeddedHost:
         return queue is None or (queue.policy.is_limited and queue.policy.overflow is Overflow.BLOCK)
 
     def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
-        """Send messages of several sessions; those for queues without special features are one write."""
+        """Send messages of several sessions; those for queues without special features are one write, up to one that is not."""
         errors: list[ProviderError | None] = [None] * len(sendings)
         shared: list[tuple[int, Queue, Envelope, ConnectionId]] = []
         host = self._broker.virtual_host
@@ -124,17 +124,27 @@ class EmbeddedHost:
                 sending.guard.send(envelope)
                 queue = host.plain_queue(envelope)
                 if queue is None:
+                    # It must not overtake earlier ones of its session.
+                    self._write_together(shared, errors)
                     sending.session.send(envelope)
                 else:
                     shared.append((index, queue, envelope, sending.guard.connection_id))
             except ProviderError as error:
                 # One sender's error must not keep the messages of the others back.
                 errors[index] = error
-        if shared and host.storage is not None:
-            found = host.storage.send_together([(queue, envelope, origin) for _, queue, envelope, origin in shared])
+        self._write_together(shared, errors)
+        return errors
+
+    def _write_together(
+        self, shared: list[tuple[int, Queue, Envelope, ConnectionId]], errors: list[ProviderError | None]
+    ) -> None:
+        """Write messages in one step, and enter the error of each at its place; the list is empty afterwards."""
+        storage = self._broker.virtual_host.storage
+        if shared and storage is not None:
+            found = storage.send_together([(queue, envelope, origin) for _, queue, envelope, origin in shared])
             for (index, *_), why in zip(shared, found, strict=True):
                 errors[index] = why
-        return errors
+        shared.clear()
 
     def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
         """Send a message without waiting for capacity. Raises `QueueFullError` if the queue is full."""

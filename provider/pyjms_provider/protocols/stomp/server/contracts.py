@@ -44,7 +44,7 @@ class FrameTask:
     messages: int = 1
     """How many messages were read from its frame."""
     batch: BatchJob | None = None
-    """How it is done together with tasks of other connections."""
+    """How it is done together with the next tasks, and with tasks of other connections."""
     is_patient: bool = False
     """Whether it may wait for other clients without a limit."""
     joined_bytes: int = 0

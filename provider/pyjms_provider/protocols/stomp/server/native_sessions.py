@@ -166,8 +166,11 @@ class PackedSends:
         self._writes = guard.host.writes
         self._direct_deliveries = handler.engine.service.direct_deliveries
 
-    def take(self, frame: Frame, session: ServedSession) -> None:
-        """Send the messages of a frame, or queue them. The connection's thread."""
+    def take(self, frame: Frame, session: ServedSession, *, is_followed: bool = False) -> None:
+        """Send the messages of a frame, or queue them. The connection's thread.
+
+        `is_followed`: more frames have come with it, so that a disk is written once for them.
+        """
         executor, is_idle = session.executor, session.executor.is_idle
         try:
             # All are read before the first is sent: if one cannot be decoded, none is sent (decision 0150).
@@ -187,7 +190,7 @@ class PackedSends:
             return
         if is_idle:
             if is_single:
-                if self._try_to_send(frame, session, messages[0]):
+                if self._try_to_send(frame, session, messages[0], is_followed=is_followed):
                     return
             else:
                 messages = messages[self._send(frame, session, messages, at_once=True) :]
@@ -195,14 +198,14 @@ class PackedSends:
         if messages and not self._handler.is_over:
             executor.add(self._task_of(frame, session, messages))
 
-    def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
+    def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope, *, is_followed: bool) -> bool:
         """Send a message, if that need not wait, or only for a quick disk; return whether it was sent or refused."""
         # In a transaction nothing is written before the commit.
         is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.unit.transacted
         if not is_written and not session.session.may_wait(message):
             self._send_now(frame, session, message)
             return True
-        if not self._guard.host.waits_briefly(message):
+        if is_followed or not self._guard.host.waits_briefly(message):
             return False
         return self._handler.engine.transport.do_brief(partial(self._send_now, frame, session, message))
 
@@ -246,7 +249,7 @@ class PackedSends:
         task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
         if task.is_brief and not session.unit.transacted and not session.unit.is_tagged:
             part = Sending(session.session, message, self._guard)
-            # Confirmed sends of several connections share one forced write (decision 0600).
+            # Confirmed sends that come together, and those of several connections, share one forced write (decision 0600).
             task.batch = BatchJob(host.send_together, part, partial(self._sent_together, frame, message))
         return task
 
@@ -350,8 +353,8 @@ class NativeFastFrames:
             if stop >= end or data[stop] or size > PACKED_LIMITS.body_max:
                 break
             headers = {"session": name} if receipt is None else {"session": name, "receipt": receipt.decode()}
-            self._sends.take(Frame("SENDS", headers, data[begin:stop]), session)
             at = stop + 1
+            self._sends.take(Frame("SENDS", headers, data[begin:stop]), session, is_followed=at < end)
         return data[at:]
 
     def _acknowledge(self, session: ServedSession, number: int) -> bool:

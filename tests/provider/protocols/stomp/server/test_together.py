@@ -1,14 +1,17 @@
-"""Confirmed sends of several connections that come at the same time are one forced write."""
+"""Confirmed sends that come at the same time, by one session or several connections, are one forced write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.core.journal.journal import Changes, Journal
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
 from pyjms_provider.protocols.stomp.frames import Frame, Version
@@ -181,3 +184,49 @@ def test_what_is_over_hears_nothing(stored: Bench, two: list[PyjmsClient]) -> No
     client.hang_up()
     batch.ended(None)
     assert client.all() == []
+
+
+def send_in_a_row(client: PyjmsClient, envelopes: Sequence[Envelope]) -> list[tuple[str, str]]:
+    """Have one session send messages that come in one read; return the answers."""
+    data = b""
+    for number, envelope in enumerate(envelopes):
+        frame = sends_of("a", encode(envelope))
+        frame.headers["receipt"] = f"r{number}"
+        data += encode_frame(frame, Version.V1_2)
+    client.client.feed(data)
+    return [(answer.command, answer.headers["receipt-id"]) for answer in client.client.all()]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_those_of_one_session_are_one_write_and_each_is_answered(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch, is_alone: bool
+) -> None:
+    writes = watched(stored, monkeypatch)
+    two[0].client.transport.is_alone = is_alone
+    answers = send_in_a_row(two[0], [make_envelope(str(number), persistent=True) for number in range(5)])
+    assert answers == [("RECEIPT", f"r{number}") for number in range(5)]
+    assert writes == [5]
+    assert arrived(stored) == [*"01234"]
+
+
+def test_one_that_is_not_written_with_others_does_not_overtake_them(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = watched(stored, monkeypatch)
+    checked = {DUPLICATE_ID: "a"}
+    envelopes = [
+        make_envelope(str(number), persistent=True, properties=checked if number in (2, 4) else None)
+        for number in range(6)
+    ]
+    assert [command for command, _ in send_in_a_row(two[0], envelopes)] == ["RECEIPT"] * 6
+    assert writes[0] == 2
+    assert arrived(stored) == [*"01235"]
+
+
+def test_a_refusal_among_them_is_that_message_s_alone(stored: Bench, two: list[PyjmsClient]) -> None:
+    stored.rules.denied.add((Operation.WRITE, "secrets"))
+    secrets = replace(make_envelope("2", persistent=True), destination=Address(AddressKind.QUEUE, "secrets"))
+    envelopes = [make_envelope("0", persistent=True), secrets, make_envelope("1", persistent=True)]
+    answers = send_in_a_row(two[0], envelopes)
+    assert answers == [("RECEIPT", "r0"), ("ERROR", "r1"), ("RECEIPT", "r2")]
+    assert arrived(stored) == ["0", "1"]
