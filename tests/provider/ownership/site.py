@@ -29,6 +29,7 @@ TRANSPORTS = {
     "stomp with a store": ("stomp", True, ""),
     "stomp, one message ahead": ("stomp", False, "?prefetch_messages=1"),
 }
+_PLACES = TRANSPORTS | {"amqp with a store": ("amqp", True, "")}
 _QUEUE = "orders"
 _numbers = count(1)
 
@@ -118,10 +119,10 @@ class Waiting:
 @contextmanager
 def opened(transport: str, kind: str, folder: Path) -> Iterator[Site]:
     """Run a broker, and stop it in the end."""
-    scheme, is_stored, options = TRANSPORTS[transport]
+    scheme, is_stored, options = _PLACES[transport]
     store = f"sqlite:///{folder / 'broker.db'}" if is_stored else ""
     policy: dict[str, Any] = {kind: True}
-    with _embedded(store, policy) if scheme == "vm" else _served(store, policy, options) as url:
+    with _embedded(store, policy) if scheme == "vm" else _served(scheme, store, policy, options) as url:
         site = Site(url)
         site.send()
         yield site
@@ -141,18 +142,18 @@ def _embedded(store: str, policy: dict[str, Any]) -> Iterator[str]:
 
 
 @contextmanager
-def _served(store: str, policy: dict[str, Any], options: str) -> Iterator[str]:
+def _served(scheme: str, store: str, policy: dict[str, Any], options: str) -> Iterator[str]:
     with ServedBroker.open() as served:
         served.broker.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         served.broker.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node: Any = served.broker.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
         host = node.create_child("virtual_host", {"name": "broker"} | ({"store_url": store} if store else {}))
         host.create_child("queue", {"name": _QUEUE, **policy})
-        port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
+        port = {"name": scheme, "type": scheme, "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
         served.broker.create_child(
             "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}
         )
-        yield f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}{options}"
+        yield f"{scheme}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}{options}"
 
 
 def by_name(*ends: Callable[[Owner], None]) -> dict[str, Callable[[Owner], None]]:

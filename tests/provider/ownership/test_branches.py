@@ -41,7 +41,7 @@ def decide(site: Site, *, commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("transport", ["vm with a store", "stomp with a store"])
+@pytest.mark.parametrize("transport", ["vm with a store", "stomp with a store", "amqp with a store"])
 def test_a_prepared_branch_holds_back_what_is_behind(
     transport: str, kind: str, tmp_path: Path, how: str, *, commit: bool
 ) -> None:

@@ -127,12 +127,12 @@ class Place:
     restart: Callable[[], None]
 
 
-@pytest.fixture(params=["sqlite", needing("postgresql"), "network"])
+@pytest.fixture(params=["sqlite", needing("postgresql"), "stomp", "amqp"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     store = f"sqlite:///{tmp_path / 'broker.db'}"
-    if request.param == "network":
+    if request.param in {"stomp", "amqp"}:
         with ServedBroker.open(name="broker") as served:
-            yield Place(_serve(served, store), lambda: None)
+            yield Place(_serve(served, store, request.param), lambda: None)
         return
     if request.param == "postgresql":
         store = request.getfixturevalue("postgresql").make_store()
@@ -145,13 +145,13 @@ def _stop(url: str) -> None:
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
 
 
-def _serve(served: ServedBroker, store: str) -> str:
+def _serve(served: ServedBroker, store: str, protocol: str) -> str:
     top = served.broker
     top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
     top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
     node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
     node.create_child("virtual_host", {"name": "broker", "store_url": store})
-    port = {"name": "p", "type": "stomp", "port": 0}
+    port = {"name": "p", "type": protocol, "port": 0}
     top.create_child("port", {**port, "authentication_providers": ["anonymous"], "access_control": "access"})
     return served.addresses()[0]
 

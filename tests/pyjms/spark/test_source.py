@@ -157,10 +157,10 @@ def drain(url: str, queue: str) -> None:
     connection.close()
 
 
-@pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[ServedBroker]:
+@pytest.fixture(params=["stomp", "amqp"])
+def mortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServedBroker]:
     """A broker that outlives its death by its store."""
-    with ServedBroker(tmp_path / "mortal", durable=True) as broker:
+    with ServedBroker(tmp_path / "mortal", durable=True, protocols=(request.param,)) as broker:
         yield broker
         close_links()
 

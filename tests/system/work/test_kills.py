@@ -54,8 +54,8 @@ timeout_s = 600
 class Cast:
     """The processes, each of which can be killed and started again, and the history of all that they ask of the broker."""
 
-    def __init__(self, folder: Path) -> None:
-        listen = f"stomp://127.0.0.1:{free_port()}"
+    def __init__(self, folder: Path, protocol: str) -> None:
+        listen = f"{protocol}://127.0.0.1:{free_port()}"
         history = folder / "history"
         self.folder = folder
         self.recording = record(history, synchronous=True)
@@ -113,9 +113,9 @@ class Cast:
         assert [each.text for each in report.violations] == []
 
 
-@pytest.fixture
-def cast(tmp_path: Path) -> Iterator[Cast]:
-    cast = Cast(tmp_path)
+@pytest.fixture(params=["stomp", "amqp"])
+def cast(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cast]:
+    cast = Cast(tmp_path, request.param)
     yield cast
     cast.end()
 

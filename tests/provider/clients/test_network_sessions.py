@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,21 +16,22 @@ from pyjms_tck.spi.environment import Environment, envelope
 from pyjms_tck.spi.session_suite import *  # noqa: F403  the contract's own tests
 
 
-@pytest.fixture(scope="module", params=["memory", "store"])
+@pytest.fixture(scope="module", params=list(product(["stomp", "amqp"], ["memory", "store"])), ids="-".join)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    protocol, kept = request.param
     url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'broker.db'}"
     with ServedBroker.open(name="broker") as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        store = {"store_url": url} if request.param == "store" else {}
+        store = {"store_url": url} if kept == "store" else {}
         node.create_child("virtual_host", {"name": "broker", **store})
         top.create_child(
             "port",
             {
-                "name": "stomp",
-                "type": "stomp",
+                "name": protocol,
+                "type": protocol,
                 "host": "127.0.0.1",
                 "transports": ["tcp"],
                 "port": 0,
@@ -37,7 +39,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 "access_control": "access",
             },
         )
-        yield f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
+        yield f"{protocol}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
 
 
 @pytest.fixture
@@ -49,9 +51,10 @@ def environment(served: str) -> Iterator[Environment]:
 PASSWORD = "correct horse battery"
 
 
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(params=["stomp", "amqp"])
+def shared(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """A broker of two users and an administrator."""
+    protocol = request.param
     with ServedBroker.open(name="broker") as served:
         top = served.broker
         users = top.create_child(
@@ -67,8 +70,8 @@ def shared(tmp_path: Path) -> Iterator[str]:
         top.create_child(
             "port",
             {
-                "name": "stomp",
-                "type": "stomp",
+                "name": protocol,
+                "type": protocol,
                 "host": "127.0.0.1",
                 "transports": ["tcp"],
                 "port": 0,
@@ -76,7 +79,7 @@ def shared(tmp_path: Path) -> Iterator[str]:
                 "access_control": "access",
             },
         )
-        yield f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
+        yield f"{protocol}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
 
 
 def test_a_client_is_its_users_own_and_an_administrators(shared: str) -> None:

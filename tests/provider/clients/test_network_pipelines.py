@@ -16,8 +16,9 @@ from pyjms_tck.spi.environment import Environment
 from pyjms_tck.spi.pipeline_suite import *  # noqa: F403  the contract's own tests
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[str]:
+@pytest.fixture(scope="module", params=["stomp", "amqp"])
+def served(request: pytest.FixtureRequest) -> Iterator[str]:
+    protocol = request.param
     with ServedBroker.open(name="broker") as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
@@ -32,8 +33,8 @@ def served() -> Iterator[str]:
         top.create_child(
             "port",
             {
-                "name": "stomp",
-                "type": "stomp",
+                "name": protocol,
+                "type": protocol,
                 "host": "127.0.0.1",
                 "transports": ["tcp"],
                 "port": 0,
@@ -41,7 +42,7 @@ def served() -> Iterator[str]:
                 "access_control": "access",
             },
         )
-        yield f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
+        yield f"{protocol}://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}"
 
 
 @pytest.fixture
