@@ -152,14 +152,18 @@ class SessionThread:
         """
         self.check_loop()
         call = Call(self._loop, function, undo, self.post)
+        self.enqueue(call.run)
+        return await call.result()
+
+    def enqueue(self, work: _Work) -> None:
+        """Have the present task's work done after the earlier calls. On the event loop."""
         # The session belongs to the listener's thread until the listener returns: the session's own thread
         # would wait for it, and it for this call.
         served = current_work(self)
         if served is not None:
-            served.put(call.run)
-        elif not self.post(call.run):
-            call.run()  # of a closed session, which refuses all calls at once
-        return await call.result()
+            served.put(work)
+        elif not self.post(work):
+            work()  # of a closed session, which refuses all calls at once
 
     @property
     def serves_here(self) -> bool:

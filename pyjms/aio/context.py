@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 from weakref import WeakSet
@@ -60,12 +62,13 @@ class Threads:
 class JMSProducer(ProducerSettings):
     """A producer of a context. Its settings are those of `pyjms.JMSProducer`, under the same names, and wait for nothing."""
 
-    __slots__ = ("_thread",)
+    __slots__ = ("_ended", "_thread")
 
-    def __init__(self, sync: AwaitedContext, thread: SessionThread) -> None:
+    def __init__(self, sync: AwaitedContext, thread: SessionThread, ended: EndedSends) -> None:
         """Made by a context."""
         super().__init__(sync)
         self._thread = thread
+        self._ended = ended
 
     async def send(self, *arguments: Any, **named: Any) -> Self:  # type: ignore[override]  # it is awaited
         """Send a message, or a new one with the given body, to `destination`; returns this producer when the provider has the message.
@@ -75,8 +78,10 @@ class JMSProducer(ProducerSettings):
         may be sent.
         """
         with runtime_errors:
-            sending = _Sending(asyncio.get_running_loop())
-            await self._thread.call(partial(self.context.send, *self.prepared(arguments, named), sending))
+            self._thread.check_loop()
+            send = partial(self.context.send, *self.prepared(arguments, named))
+            sending = _Sending(asyncio.get_running_loop(), self._ended, send)
+            self._thread.enqueue(sending.run)
             await sending.future
         return self
 
@@ -88,13 +93,27 @@ class JMSProducer(ProducerSettings):
 
 
 class _Sending(CompletionListener):
-    """Has the task of a send go on when the provider has told of its end."""
+    """One send: made on the session's thread, and awaited by a task until the provider has told of its end."""
 
-    __slots__ = ("_loop", "future")
+    __slots__ = ("_context", "_ended", "_error", "_send", "future")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, ended: EndedSends, send: Callable[[CompletionListener], None]
+    ) -> None:
+        self._ended = ended
+        self._send = send
+        self._context = copy_context()  # of the task: a tracer finds its span there
+        self._error: Exception | None = None
         self.future: asyncio.Future[None] = loop.create_future()
+
+    def run(self) -> None:
+        """Make the send, unless its task was cancelled before. On the thread that may wait."""
+        if self.future.cancelled():
+            return
+        try:
+            self._context.run(self._send, self)
+        except Exception as error:  # the awaiting task raises it
+            self._tell(error)
 
     def on_completion(self, message: Message) -> None:
         self._tell(None)
@@ -103,16 +122,42 @@ class _Sending(CompletionListener):
         self._tell(exception)
 
     def _tell(self, error: Exception | None) -> None:
-        with suppress(RuntimeError):  # the event loop was closed, and no task waits
-            self._loop.call_soon_threadsafe(self._end, error)
+        self._error = error
+        self._ended.add(self)
 
-    def _end(self, error: Exception | None) -> None:
+    def end(self) -> None:
+        """Have the task go on. On the event loop."""
         if self.future.done():
             return
-        if error is None:
+        if self._error is None:
             self.future.set_result(None)
         else:
-            self.future.set_exception(error)
+            self.future.set_exception(self._error)
+
+
+class EndedSends:
+    """The sends of a context that have ended and whose tasks do not know it yet. The event loop is woken once for many of them."""
+
+    __slots__ = ("_is_woken", "_loop", "_sends")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sends: deque[_Sending] = deque()
+        self._is_woken = False
+
+    def add(self, sending: _Sending) -> None:
+        """Have the event loop end a send. Any thread; never waits."""
+        # Entered before the flag is read, which the event loop lowers before it looks: a send that finds the flag up is seen.
+        self._sends.append(sending)
+        if not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # the event loop was closed, and no task waits
+                self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._is_woken = False
+        while self._sends:
+            self._sends.popleft().end()
 
 
 class JMSConsumer(Closing):
@@ -209,6 +254,7 @@ class JMSContext(Closing):
         self._thread = thread
         self._loop = loop
         self._threads = threads
+        self._ended_sends = EndedSends(loop)
         self._exception_listener: ExceptionListenerLike | None = None
         threads.add(thread)
 
@@ -225,7 +271,7 @@ class JMSContext(Closing):
     def create_producer(self) -> JMSProducer:
         """Return a new producer."""
         self._sync.check_open()
-        return JMSProducer(self._sync, self._thread)
+        return JMSProducer(self._sync, self._thread, self._ended_sends)
 
     # Connection
 

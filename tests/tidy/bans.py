@@ -144,6 +144,7 @@ BROAD_HANDLERS = {
     "pyjms/aio/calls.py::run": "the top of a session's thread: what a call raised is its task's",
     "pyjms/aio/calls.py::_do_all": "the same: no error ends it, as the calls that follow would wait for ever",
     "pyjms/aio/sessions.py::look": "the same, of a receive that waits",
+    "pyjms/aio/context.py::run": "the same, of a send: its task raises what the send raised",
     "pyjms/forwarding/runner.py::_run": "the top of the thread of a route, which tells that it has failed",
     "pyjms/history/recording.py::_write": "around all writing: who is recorded must not suffer, and the thread goes on",
     "pyjms/history/recording.py::_write_rows": "around all writing: who is recorded must not suffer",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ from pyjms import (
     Xid,
 )
 from pyjms.aio import ConnectionFactory, JMSConsumer, JMSContext, XAConnectionFactory
-from pyjms.testing import Fault, Faults
-from tests.pyjms.aio.helpers import SOON_MS, awaited, text_of, turn
+from pyjms.testing import Fault, Faults, VirtualClock
+from tests.pyjms.aio.helpers import LIMIT_S, SOON_MS, awaited, text_of, turn
 from tests.pyjms.runtime.contexts import PROVIDERS, url_of
 
 
@@ -117,6 +118,53 @@ async def test_a_send_that_fails_raises_in_its_task(jms_faults: Faults) -> None:
         await producer.send(queue, "milk")
         async with context.create_consumer(queue) as consumer:
             assert await received(consumer, 1) == ["milk"]
+
+
+class HeldClock(VirtualClock):
+    """Holds the next call that asks for the time, which is a send here, on the session's thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.is_held, self.go_on = Event(), Event()
+
+    def time_ms(self) -> int:
+        if self.holds:
+            self.holds = False
+            self.is_held.set()
+            assert self.go_on.wait(LIMIT_S)
+        return super().time_ms()
+
+
+@awaited
+async def test_a_send_whose_task_is_cancelled_before_it_begins_is_not_made(jms_broker_url: str) -> None:
+    clock = HeldClock()
+    async with ConnectionFactory(jms_broker_url, clock=clock).create_context() as context:
+        queue = context.create_queue("orders")
+        producer, consumer = context.create_producer(), await context.create_consumer(queue)
+        clock.holds = True
+        first = asyncio.create_task(producer.send(queue, "tea"))
+        await asyncio.to_thread(clock.is_held.wait)
+        second = asyncio.create_task(producer.send(queue, "never"))
+        await turn()
+        second.cancel()
+        await asyncio.wait([second])
+        clock.go_on.set()
+        await first
+        await producer.send(queue, "milk")
+        assert await received(consumer, 2) == ["tea", "milk"]
+
+
+@awaited
+async def test_a_producer_belongs_to_the_loop_of_its_context(factory: ConnectionFactory) -> None:
+    async with factory.create_context() as context:
+        queue = context.create_queue("orders")
+
+        def elsewhere() -> None:
+            with pytest.raises(IllegalStateRuntimeException):
+                asyncio.run(context.create_producer().send(queue, "tea"))
+
+        await asyncio.to_thread(elsewhere)
 
 
 @awaited
