@@ -36,6 +36,15 @@ class MessageTracer(ABC):
         """
 
     @abstractmethod
+    def begin_sending(
+        self, address: Address, message: Message
+    ) -> tuple[Mapping[str, str], Callable[[Exception | None], None]]:
+        """Begin an asynchronous send; return the text properties that the message is to carry, and what is called with the outcome.
+
+        That is called once, on another thread: with None when the message was sent, and its header fields are known, or with the error.
+        """
+
+    @abstractmethod
     def receiving(
         self, address: Address, subscription_name: str | None
     ) -> AbstractContextManager[Callable[[Message | None], None]]:
@@ -102,8 +111,38 @@ class _TracedProducer(JmsMessageProducer):
         if tracer is None or not isinstance(message, Message):
             super()._send(address, destination, message, mode, priority, time_to_live, delay, callbacks)
             return
+        if callbacks is not None:
+            added, ended = tracer.begin_sending(address, message)
+            try:
+                with carrying(message, added):
+                    super()._send(
+                        address, destination, message, mode, priority, time_to_live, delay, _telling(ended, callbacks)
+                    )
+            except Exception as error:
+                ended(error)
+                raise
+            return
         with tracer.sending(address, message) as added, carrying(message, added):
-            super()._send(address, destination, message, mode, priority, time_to_live, delay, callbacks)
+            super()._send(address, destination, message, mode, priority, time_to_live, delay)
+
+
+def _telling(ended: Callable[[Exception | None], None], callbacks: Callbacks) -> Callbacks:
+    """Return `callbacks` that call `ended` first."""
+    on_completion, on_exception = callbacks
+
+    def completed(message: Message) -> None:
+        try:
+            ended(None)
+        finally:  # a tracer that raises must not keep the outcome from the program
+            on_completion(message)
+
+    def failed(message: Message, exception: Exception) -> None:
+        try:
+            ended(exception)
+        finally:
+            on_exception(message, exception)
+
+    return completed, failed
 
 
 class _TracedConsumer(JmsMessageConsumer):

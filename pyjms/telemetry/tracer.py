@@ -74,6 +74,25 @@ class OpenTelemetryTracer(MessageTracer):
             # The span is described after the send, which gives the message its id.
             _describe(span, message)
 
+    def begin_sending(
+        self, address: Address, message: Message
+    ) -> tuple[Mapping[str, str], Callable[[Exception | None], None]]:
+        """Make a span of the kind PRODUCER that ends with the outcome; the message carries its context."""
+        span = self.tracer.start_span(
+            f"send {address.name}", kind=SpanKind.PRODUCER, attributes=_attributes("send", address, None)
+        )
+        added: dict[str, str] = {}
+        propagate.inject(added, context=trace.set_span_in_context(span), setter=_SETTER)
+
+        def ended(error: Exception | None) -> None:
+            if error is None:
+                _describe(span, message)
+            else:
+                _fail(span, error)
+            span.end()
+
+        return added, ended
+
     @contextmanager
     def receiving(self, address: Address, subscription_name: str | None) -> Iterator[Callable[[Message | None], None]]:
         """Make a span of the kind CLIENT that is linked with the message's send; none if no message was received."""

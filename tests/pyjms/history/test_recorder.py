@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyjms import (
+    CompletionListener,
     ConnectionFactory,
     DeliveryMode,
     IllegalArgumentException,
     JMSException,
+    Message,
     ResourceAllocationException,
     Session,
     TextMessage,
@@ -25,7 +27,7 @@ from pyjms.history.events import note_of
 from pyjms.history.facts import is_queue
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
-from pyjms.spi.errors import ResourceError
+from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms.spi.provider import (
     ConnectRequest,
     ExpiredMessage,
@@ -43,6 +45,7 @@ from pyjms_provider.broker import running_broker
 from pyjms_provider.clients.vm import VmConsumer
 from pyjms_provider.core.queue.pager import StoredDelivery
 from tests.provider.helpers import make_envelope
+from tests.pyjms.runtime.held_sends import HeldSends
 from tests.pyjms.runtime.server_pool import Pool
 from tests.pyjms.runtime.wrapping import Wrapped
 
@@ -243,6 +246,61 @@ def test_what_fails_is_told_from_what_is_not_known(recording: Recording) -> None
         {"error": "ConnectionLostError", "lost": True}
     ]
     assert not check(found).findings
+
+
+class Outcomes(CompletionListener):
+    """Says when an outcome was told."""
+
+    def __init__(self) -> None:
+        self.told = Semaphore(0)
+
+    def on_completion(self, message: Message) -> None:
+        self.told.release()
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.told.release()
+
+
+def test_an_asynchronous_send_ends_with_its_outcome(recording: Recording) -> None:
+    outcomes = Outcomes()
+    with HeldSends(URL) as held:
+        factory = ConnectionFactory(held.url, record=recording)
+        with factory.create_connection() as connection:
+            connection.start()
+            session = connection.create_session(True)
+            queue = session.create_queue("orders")
+            producer = session.create_producer(queue)
+            for _ in range(3):
+                producer.send(session.create_text_message("x"), outcomes)
+            first, second, third = held.take(3)
+            first(None)
+            second(ResourceError("the queue is full"))
+            third(InDoubtError("the connection was lost"))
+            session.rollback()
+            assert all(outcomes.told.acquire(timeout=PATIENCE_MS / 1000) for _ in range(3))
+            producer.send(session.create_text_message("y"), outcomes)
+            held.complete()
+            session.commit()
+            receiver = connection.create_session()
+            consumer = receiver.create_consumer(queue)
+            assert consumer.receive(PATIENCE_MS) is not None
+            consumer.close()
+    found = events(recording)
+    sends = of(found, "send")
+    assert [(each.sn, each.ok) for each in sends] == [(1, "ok"), (2, "fail"), (3, "unknown"), (4, "ok")]
+    assert all(each.t1 is not None and each.t0 <= each.t1 for each in sends)
+    assert sends[1].t0 <= (sends[0].t1 or 0)  # the second one began before the first one's outcome was known
+    assert not check(found).findings
+
+
+def test_an_asynchronous_send_that_is_refused_at_once_has_failed(recording: Recording) -> None:
+    outcomes = Outcomes()
+    with Faults(URL) as faults, ConnectionFactory(faults.url, record=recording).create_connection() as connection:
+        session = connection.create_session()
+        faults.inject(Fault.SEND_REFUSED)
+        session.create_producer(session.create_queue("orders")).send(session.create_text_message("x"), outcomes)
+        assert outcomes.told.acquire(timeout=PATIENCE_MS / 1000)
+    assert [each.ok for each in of(events(recording), "send")] == ["fail"]
 
 
 def test_listeners_that_fail_and_messages_that_are_rejected_break_no_rule(recording: Recording) -> None:

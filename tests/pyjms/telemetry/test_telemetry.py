@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from pyjms import (
+    CompletionListener,
     Connection,
     ConnectionFactory,
     InvalidDestinationException,
@@ -32,9 +33,11 @@ from pyjms import (
 )
 from pyjms.runtime.producer import JmsQueueSender
 from pyjms.telemetry import context_of, instrument, instrument_if_wanted, processing, uninstrument
+from pyjms.testing import Fault, Faults
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.model.broker import manage, managed_host
 from tests.needs.declaring import needing
+from tests.pyjms.messages.foreign import JavaTextMessage
 
 
 class Traced:
@@ -371,3 +374,59 @@ def test_without_the_extra_it_is_said(monkeypatch: pytest.MonkeyPatch, caplog: p
     with caplog.at_level(logging.WARNING):
         instrument_if_wanted({"PYJMS_OTEL": "1"})
     assert "PYJMS-OTEL-1" in caplog.text
+
+
+class Heard(CompletionListener):
+    """Says when the outcome was told."""
+
+    def __init__(self) -> None:
+        self.told = Event()
+
+    def on_completion(self, message: Message) -> None:
+        self.told.set()
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.told.set()
+
+
+class TestAsynchronousSends:
+    def test_the_span_ends_with_the_outcome(self, traced: Traced, connection: Connection) -> None:
+        session, heard = connection.create_session(), Heard()
+        queue = session.create_queue("async")
+        producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+        message = session.create_text_message("espresso")
+        with traced.tracer.start_as_current_span("order") as order:
+            producer.send(message, heard)
+        assert heard.told.wait(30)
+        (span,) = traced.spans("send async")
+        assert span.kind is SpanKind.PRODUCER
+        assert span.parent is not None
+        assert span.parent.span_id == order.get_span_context().span_id
+        assert span.attributes is not None
+        assert span.attributes["messaging.message.id"] == message.jms_message_id
+        received = consumer.receive(10_000)
+        assert received is not None
+        assert trace.get_current_span(context_of(received)).get_span_context().span_id == span.context.span_id
+        assert list(message.property_names) == []
+
+    def test_a_failure_is_the_span_s(self, traced: Traced) -> None:
+        with Faults("vm://traced-faults") as faults, ConnectionFactory(faults.url).create_connection() as made:
+            session, heard = made.create_session(), Heard()
+            faults.inject(Fault.SEND_REFUSED)
+            session.create_producer(session.create_queue("async")).send(session.create_message(), heard)
+            assert heard.told.wait(30)
+        (span,) = traced.spans("send async")
+        assert span.status.status_code is StatusCode.ERROR
+        assert span.attributes is not None
+        assert str(span.attributes["error.type"]).endswith("ResourceAllocationException")
+        stop_broker("traced-faults")
+
+    def test_a_send_that_is_refused_at_once_ends_its_span(self, traced: Traced, connection: Connection) -> None:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_queue("async"))
+        message = JavaTextMessage()
+        message.properties["wrong"] = object()
+        with pytest.raises(JMSException):
+            producer.send(message, Heard())
+        (span,) = traced.spans("send async")
+        assert span.status.status_code is StatusCode.ERROR
