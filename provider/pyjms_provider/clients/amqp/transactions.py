@@ -302,6 +302,8 @@ class CommandedTransactions(SessionTransactions):
         )
         self._known: set[Address] = set()
         """Destinations that have taken a message on the present connection; cleared when a transaction fails."""
+        self._unanswered = 0
+        """Bytes that were sent since the broker has answered something of this session last, about."""
 
     @property
     def begin_properties(self) -> Mapping[str, Any] | None:
@@ -314,14 +316,18 @@ class CommandedTransactions(SessionTransactions):
         unit.enter(link.physical)
         # A refusal at the commit would recur with each redelivery, so the first send waits for the answer. A temporary
         # destination may end with its client: so each PERSISTENT message there waits.
-        if address not in self._known or (address.temporary and is_persistent):
+        # And one of some megabytes waits: the broker has taken those before it then, which otherwise could all be in memory here.
+        is_first = address not in self._known or (address.temporary and is_persistent)
+        if is_first or self._unanswered > _IN_FLIGHT_MAX:
             self._send_asking(link, address, data)
         else:
+            self._unanswered += len(data)
             link.post(data, f"a message to {address}", done=None)
             link.physical.flush_soon()
 
     def _send_asking(self, link: SendingLink, address: Address, data: bytes) -> None:
         error = outcome_refusal(link.send(data, f"a message to {address}"))
+        self._unanswered = 0
         if error is not None:
             raise error
         if len(self._known) >= _KNOWN_MAX:
@@ -353,6 +359,7 @@ class CommandedTransactions(SessionTransactions):
         self.unit.is_doomed = True
 
     def commit(self) -> None:
+        self._unanswered = 0
         try:
             self.unit.commit()
         except RolledBackError:

@@ -156,6 +156,22 @@ def test_the_first_message_to_a_destination_is_answered_and_the_others_are_not_w
     assert outcomes == ["refused", "taken", "refused", "refused"]
 
 
+def test_a_large_transaction_does_not_wait_in_memory(peer: Peer, session: AmqpSession) -> None:
+    taken = 0
+
+    def outcome(address: str, data: bytes) -> Any:
+        nonlocal taken
+        taken += 1
+        return ACCEPTED
+
+    peer.script.outcome = outcome
+    for number in range(1, 13):
+        session.send(message("x" * 1_000_000))
+        assert number - taken <= 5
+    session.commit()
+    assert taken == 12
+
+
 def test_what_is_acknowledged_in_the_transaction_is_accepted_in_its_session(peer: Peer, session: AmqpSession) -> None:
     peer.queue("orders").append(Kept(message_of("one")))
     session.acknowledge([receive(consume(session))])
