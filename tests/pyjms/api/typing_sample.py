@@ -12,11 +12,17 @@ from typing import Any, assert_type
 import pyjms
 from pyjms import (
     AcknowledgeMode,
+    CompletionListener,
     Connection,
+    ConnectionFactory,
     DeliveryMode,
     Destination,
     Enumeration,
+    JMSConsumer,
+    JMSContext,
     JMSException,
+    JMSProducer,
+    JMSRuntimeException,
     MapMessage,
     Message,
     MessageConsumer,
@@ -50,6 +56,26 @@ def python_names(connection: Connection) -> None:
         assert_type(consumer.receive(1000), Message | None)
     for browsed in session.create_browser(session.create_queue("q")):
         assert_type(browsed, Message)
+
+
+def contexts(factory: ConnectionFactory, text: TextMessage) -> None:
+    with factory.create_context("user", "word", JMSContext.SESSION_TRANSACTED) as context:
+        assert_type(context, JMSContext)
+        assert_type(factory.createContext(JMSContext.CLIENT_ACKNOWLEDGE), JMSContext)
+        queue = context.create_queue("q")
+        producer = context.create_producer().set_priority(7).setTimeToLive(1000).set_property("cups", 2)
+        assert_type(producer, JMSProducer)
+        assert_type(producer.send(queue, "tea").send(queue, text), JMSProducer)
+        assert_type(producer.priority, int)
+        producer.priority = 9
+        producer.priority = "high"  # type: ignore[assignment]
+        assert_type(producer.async_, CompletionListener | None)
+        consumer = context.createConsumer(queue, "cups > 1")
+        assert_type(consumer, JMSConsumer)
+        assert_type(consumer.receive_body(str, 1000), str | None)
+        assert_type(consumer.receiveBodyNoWait(dict), dict[Any, Any] | None)
+        context.transacted = True  # type: ignore[misc]
+        assert_type(JMSRuntimeException("why", "E", ValueError()).getErrorCode(), str | None)
 
 
 def java_names(connection: Connection) -> None:
@@ -216,4 +242,4 @@ def fields(session: Session) -> None:
     served.session = "a name"  # type: ignore[assignment]
 
 
-ANYTHING: Any = (python_names, java_names, overloads, errors_are_found, listeners, fields)
+ANYTHING: Any = (python_names, contexts, java_names, overloads, errors_are_found, listeners, fields)

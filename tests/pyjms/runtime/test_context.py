@@ -681,6 +681,43 @@ def test_a_durable_subscription_collects_until_it_is_unsubscribed(each_factory: 
             context.unsubscribe("mine")
 
 
+def test_shared_consumers_divide_the_messages_of_several_contexts(each_factory: ConnectionFactory) -> None:
+    with each_factory.create_context() as context, each_factory.create_context() as other:
+        topic = context.create_topic("news")
+        consumers = [each.create_shared_consumer(topic, "desks", "cups > 1") for each in (context, other)]
+        durable = [each.create_shared_durable_consumer(topic, "desks") for each in (context, other)]
+        for cups in (1, 2, 3):
+            context.create_producer().set_property("cups", cups).send(topic, f"{cups} cups")
+        for group, wanted in ((consumers, ["2 cups", "3 cups"]), (durable, ["1 cups", "2 cups", "3 cups"])):
+            texts: list[str] = []
+            while len(texts) < len(wanted):
+                texts.extend(body for each in group if (body := each.receive_body(str, 20)) is not None)
+            assert sorted(texts) == wanted
+        with pytest.raises(JMSRuntimeException):
+            other.create_shared_consumer(topic, "desks")
+        with pytest.raises(JMSRuntimeException):
+            other.create_shared_durable_consumer(topic, "desks", "a = 1")
+        with pytest.raises(JMSRuntimeException):
+            context.unsubscribe("desks")
+        for each in durable:
+            each.close()
+        context.unsubscribe("desks")
+
+
+def test_a_shared_and_an_unshared_durable_subscription_exclude_each_other(each_factory: ConnectionFactory) -> None:
+    with each_factory.create_context() as context:
+        context.client_id = "till"
+        topic = context.create_topic("news")
+        context.create_durable_consumer(topic, "alone").close()
+        context.create_shared_durable_consumer(topic, "together").close()
+        with pytest.raises(JMSRuntimeException):
+            context.create_shared_durable_consumer(topic, "alone")
+        with pytest.raises(JMSRuntimeException):
+            context.create_durable_consumer(topic, "together")
+        for name in ("alone", "together"):
+            context.unsubscribe(name)
+
+
 # -------------------------------------------------------------------------------------------- facts and problems
 
 
