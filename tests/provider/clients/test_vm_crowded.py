@@ -109,3 +109,24 @@ def test_what_depends_on_somebody_who_has_not_looked_yet_is_given_up_until_that_
     assert int(message.text[:6]) == 0
     assert reads[0] > MANY // 65 * 2  # it did not fit into memory, or this tests nothing
     assert [taken(low) for _ in range(MANY)] == [*range(1, MANY), None]
+
+
+def test_messages_that_come_back_are_found_though_memory_holds_one_of_them(connect: Connect) -> None:
+    connection = connect()
+    sender = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    producer = sender.create_producer(sender.create_queue("orders"))
+    for number, colour in enumerate(("blue", "blue", "red")):
+        message = sender.create_text_message(f"{number:06}" + "x" * 600_000)
+        message.set_string_property("colour", colour)
+        producer.send(message)
+    sessions = [connection.create_session(True, Session.SESSION_TRANSACTED) for _ in range(2)]
+    red, either = (
+        session.create_consumer(session.create_queue("orders"), selector)
+        for session, selector in zip(sessions, ("colour = 'red'", None), strict=True)
+    )
+    assert taken(red) == 2
+    assert [taken(either) for _ in range(2)] == [0, 1]
+    for session in sessions:
+        session.rollback()
+    assert taken(red) == 2
+    assert [taken(either) for _ in range(3)] == [0, 1, None]

@@ -30,6 +30,7 @@ from pyjms.spi.selector.headers import UNKNOWN_KEY
 from pyjms_provider.core.journal.journal import plain_reference
 from pyjms_provider.core.message.entry import QueueEntry
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -273,18 +274,29 @@ def first_noted(
     matches: Callable[[QueueEntry], bool] | None,
     permits: Callable[[QueueEntry], bool] | None,
 ) -> int:
-    """Return the index of the first permitted message of `noted`, or -1; remove absent and unmatched ones before it."""
+    """Return the index of the first permitted message of `noted`, or -1; remove absent and unmatched ones before it.
+
+    Raises `NotInMemoryError`; the messages before the one that must be loaded have been checked by then, and the next call does not read
+    those that do not match.
+    """
     sequences = noted[priority]
     kept: list[int] = []
     for position, sequence in enumerate(sequences):
         index = level.find(sequence)
         # A noted message may be absent: when a message is taken, its number is not removed here.
         entry = None if index < 0 else level.at(index)
-        if entry is not None and (matches is None or matches(entry)):
-            if permits is None or permits(entry):
-                sequences[:position] = kept
-                return index
-            kept.append(sequence)
+        try:
+            if entry is None or (matches is not None and not matches(entry)):
+                continue
+            is_permitted = permits is None or permits(entry)
+        except NotInMemoryError:
+            # The messages checked so far are removed now: loading this one may page them out, and they would be loaded again.
+            sequences[:position] = kept
+            raise
+        if is_permitted:
+            sequences[:position] = kept
+            return index
+        kept.append(sequence)
     # Rewritten only at the end: most polls find a permitted message, and cut off the numbers before it.
     if kept:
         noted[priority] = kept

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyjms_provider.protocols.profile import commands
@@ -148,7 +148,16 @@ lagging_events = st.one_of(
 )
 
 
+COME_BACK_OUT_OF_REACH = [
+    *(("send", "red"), ("send", "red")),
+    *(("credit", "red", 2), ("credit", "blue", 1), ("revoke", "blue")),
+    *(("work", "red"), ("work", "blue"), ("tell", "red"), ("revoke", "red"), ("tell", "blue")),
+]
+"""A message of each colour goes back behind the place up to where a selector has looked, and memory has no room for both."""
+
+
 @settings(max_examples=15)
+@example(COME_BACK_OUT_OF_REACH)
 @given(st.lists(lagging_events, min_size=10, max_size=40))
 def test_whatever_happens_during_a_search_nothing_is_lost_or_overtaken(happens: list[tuple[Any, ...]]) -> None:
     with shop_on_disk() as shop:
