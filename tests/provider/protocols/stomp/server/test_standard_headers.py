@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyjms import ConnectionFactory, Message, Session, TextMessage
 from pyjms.forwarding.unit import marked
 from pyjms.routing.facts import Facts
-from pyjms.spi.envelope import BodyKind, Envelope, MessageId
+from pyjms.spi.envelope import SET_BY_PROVIDERS, BodyKind, Envelope, MessageId
 from pyjms.types import Int, Stored
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -540,14 +540,20 @@ def test_an_id_that_a_version_cannot_write_is_a_number_there(bench: Bench, versi
 # Any header at all
 
 _TEXT = st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]))
+_NUMBERS = {"JMSXGroupSeq", "JMS_pyjms_deliverAt"}
+"""Headers that must be numbers, as tests above say."""
+_DUPLICATE_ID = "JMS_pyjms_duplicateId"
 
 
+@example(dict.fromkeys(SET_BY_PROVIDERS, "x"), Version.V1_2)
+@example({"JMSXConsumerTXID": ""}, Version.V1_1)
+@example({"JMSXGroupSeq": "first", "JMS_pyjms_deliverAt": "soon", _DUPLICATE_ID: "a b"}, Version.V1_2)
 @example({"\r": "\r"}, Version.V1_2)
 @example({"persistent:": "x", "JMS_pyjms_x_type": "x", "JMS_pyjms_1": "y"}, Version.V1_2)
 @given(st.dictionaries(_TEXT.filter(bool), _TEXT, max_size=8), st.sampled_from([Version.V1_1, Version.V1_2]))
 def test_any_header_comes_through_wire_store_and_profile(headers: dict[str, str], version: Version) -> None:
     sent = {**headers, "destination": "/queue/orders"}
-    for name in SET_BY_PROTOCOL - {"destination"}:
+    for name in (SET_BY_PROTOCOL | _NUMBERS) - {"destination"}:
         sent.pop(name, None)
     (frame,) = FrameDecoder(version=version).feed(encode(Frame("SEND", sent, b"{}"), version))
     assert isinstance(frame, Frame)
@@ -558,13 +564,15 @@ def test_any_header_comes_through_wire_store_and_profile(headers: dict[str, str]
         over_profile(to_frame(envelope, PYJMS)),
         over_profile(to_frame(decode(stored(envelope)), PYJMS)),
     ]
-    expected = {name: value for name, value in sent.items() if not name.startswith("JMS_pyjms")}
+    settable = {name for name in sent if name == _DUPLICATE_ID or not name.startswith("JMS_pyjms")}
+    # Properties that the broker sets are dropped, so that none can be forged.
+    expected = {name: sent[name] for name in settable} | dict.fromkeys(SET_BY_PROVIDERS)
     for each in ways:
         written = to_frame(each, PYJMS, command="MESSAGE", version=version, profile=False)
         (arrived,) = FrameDecoder(version=version).feed(encode(written, version))
         assert isinstance(arrived, Frame)
         assert {name: arrived.headers.get(name) for name in expected} == expected
-        assert not any(name.startswith("JMS_pyjms") for name in arrived.headers)
+        assert not any(name.startswith("JMS_pyjms") for name in arrived.headers.keys() - settable)
 
 
 def over_profile(frame: Frame) -> Envelope:
