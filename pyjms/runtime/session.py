@@ -528,6 +528,8 @@ class JmsSession(SettlingSession):
         for consumer in consumers:
             consumer.warn_unreturned()
         try:
+            for consumer in consumers:
+                self._give_back_unread(consumer)
             with mapped_errors:
                 # The close of the provider's session would release messages that a DUPS_OK client has had, so they
                 # are settled before.
@@ -570,9 +572,18 @@ class JmsSession(SettlingSession):
         with mapped_errors:
             consumer.release()
 
+    def _give_back_unread(self, consumer: JmsMessageConsumer) -> None:
+        """Give back a message whose body a receive could not read, as if it had never been delivered (JMS 2.0 §8.6)."""
+        if consumer.unreturned is None or consumer.is_unreturned_settled or not self.settles_by_itself:
+            return
+        with suppress(ProviderError):  # then it is released as any other
+            self.provider_session.give_back_unseen((consumer.unreturned,))
+            consumer.unreturned = None
+
     def _give_back_unreturned(self, consumer: JmsMessageConsumer) -> None:
         """Release a message that no receive of a closed consumer has returned, or warn of it."""
         consumer.warn_unreturned()
+        self._give_back_unread(consumer)
         self._release_unreturned_later(consumer)
         if self.unacked.pending_release and self.gives_back_at_any_time:
             with suppress(ProviderError):
