@@ -11,11 +11,10 @@ from tree_sitter import Node
 
 from pyjms.porting.codes import as_factor, as_operand, binary, is_pure, quoted
 from pyjms.porting.constants import check_text, constant_text, tell_property_name
-from pyjms.porting.conversions import BOXES, boxed_type, concatenated, convert, text_of_value
+from pyjms.porting.conversions import BOXES, TAKE_BOXES, boxed_type, concatenated, convert, text_of_value
 from pyjms.porting.expressions import around, class_named, holder, range_named
 from pyjms.porting.model import (
     BOOLEAN,
-    INT,
     OBJECT,
     STRING,
     VOID,
@@ -71,6 +70,9 @@ def _argument(unit: Unit, node: Node) -> Argument:
     # The type of a lambda comes from the parameter, and the method is not chosen yet.
     if inner.type in {"lambda_expression", "method_reference"} or _is_late(inner):
         return Argument(node, None, _UNKNOWN)
+    # A class has another form where JMS takes it.
+    if inner.type == "class_literal":
+        return Argument(node, None, Type("java.lang.Class", (unit.find_type(children(inner)[0]),)))
     # Deferred, too: `new ArrayList<>()` gets its type arguments from the parameter.
     if inner.type == "object_creation_expression":
         return Argument(node, None, unit.find_type(needed(inner, "type")))
@@ -144,7 +146,7 @@ def fits(unit: Unit, source: Type, target: Type, *, loosely: bool) -> bool:
         if not loosely:
             return False
         if source.is_primitive:
-            return target.name in {"java.lang.Object", "java.lang.Number"} or BOXES.get(target.name) == source.name
+            return target.name in TAKE_BOXES or BOXES.get(target.name) == source.name
         return BOXES.get(source.name) is not None and fits(unit, Type(BOXES[source.name]), target, loosely=False)
     if source.dims or target.dims:
         if not target.dims:
@@ -325,8 +327,7 @@ def library_call(
         types = ", ".join(str(each.type).rpartition(".")[2] for each in arguments)
         raise Unportable(
             node,
-            f"{kind.name.rpartition('.')[2] if unit.knows(kind.name) else kind.name}.{name}({types})"
-            f"{', of JMS 2.0' if is_jms_2(kind.name, name) else ''}",
+            f"{kind.name.rpartition('.')[2] if unit.knows(kind.name) else kind.name}.{name}({types})",
             _advice(kind.name),
         )
     wanted = unit.wanted.pop(node.id, None)
@@ -366,6 +367,8 @@ def _chosen_call(
         place = 1 if name == "containsValue" else 0
         element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
         types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
+    if member.owner.name.startswith("javax.jms."):
+        arguments = [_as_body_class(unit, each) if each.type.name == "java.lang.Class" else each for each in arguments]
     _tell(unit, node, kind, name, arguments)
     passed = arguments_for(unit, arguments, types_wanted, bound)
     if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
@@ -406,6 +409,41 @@ def _chosen_call(
     return Expr(made, returns, low_high, known=member.flag == "known")
 
 
+_BODIES: Final = {
+    "java.lang.Object": "object",
+    "java.io.Serializable": "object",
+    "java.lang.String": "str",
+    "java.util.Map": "dict",
+    "java.lang.Integer": "int",
+    "java.lang.Double": "float",
+    "java.lang.Boolean": "bool",
+    "java.lang.Long": "Long",
+    "java.lang.Short": "Short",
+    "java.lang.Byte": "Byte",
+    "java.lang.Float": "Float",
+}
+
+
+def _as_body_class(unit: Unit, argument: Argument) -> Argument:
+    """Return the class of a body, an argument of ``getBody`` and the like, as the class of Python that stands for it."""
+    node = without_parentheses(argument.node)
+    # `java.Class` has only a name, from which no class of Python can be found.
+    if node.type != "class_literal":
+        raise Unportable(
+            node,
+            "the class of a body that is known when the program runs",
+            "write the class itself: getBody(String.class)",
+        )
+    (kind,) = argument.type.args
+    code = ("bytes" if kind == Type("byte", (), 1) else "list") if kind.dims else _BODIES.get(kind.name)
+    if code is None:
+        code = unit.class_code(kind.name, node)
+        if not _CLASS.fullmatch(code):
+            raise Unportable(node, f"the class {kind.name} of a body", "ask for Object.class, and look at what comes")
+    return Argument(node, Expr(code, argument.type, known=True), argument.type)
+
+
+_CLASS: Final = re.compile(r"[\w.]+")
 _OF_MAP: Final = re.compile(r"([\w.]+)\.(?:keys|values|items)\(\)")
 _WITH_TEXTS: Final = {
     "java.lang.String": {"split", "matches", "replaceAll", "replaceFirst", "getBytes"},
@@ -435,12 +473,43 @@ def _tell(unit: Unit, node: Node, kind: Type, name: str, arguments: list[Argumen
         (unit.class_info(each.type.name) is not None) for each in arguments
     ):
         unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
+    if name == "send" and kind.name == "javax.jms.JMSProducer" and len(arguments) > 1:
+        _tell_body(unit, node, arguments[1])
     if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
         unit.check(
             node,
             f"the order of {name}()",
             "Java's order is arbitrary, Python's is that of insertion: see if it matters",
         )
+
+
+def _tell_body(unit: Unit, node: Node, body: Argument) -> None:
+    """Report a body whose kind of message Java chooses by its declared type, and Python by the object."""
+    if unit.class_info(body.type.name) is not None and not body.type.dims:
+        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
+    elif _is_null(body.node):
+        unit.check(
+            node,
+            "null as a body",
+            "it is sent as a Message without a body, in Java as one of the declared type: see if receivers ask for that",
+        )
+    elif body.type.name in _MAY_BE_TEXTS and not body.type.dims:
+        unit.check(
+            node,
+            f"a body declared as {body.type.name.rpartition('.')[2]}",
+            "Java sends an ObjectMessage; here a text, a map and bytes get the messages of these: see if receivers ask for that",
+        )
+
+
+def _is_null(node: Node) -> bool:
+    """Whether an expression is null, perhaps with a cast, which chooses the overload."""
+    node = without_parentheses(node)
+    return node.type == "null_literal" or (node.type == "cast_expression" and _is_null(needed(node, "value")))
+
+
+_MAY_BE_TEXTS: Final = frozenset(
+    {"java.io.Serializable", "java.lang.Character", "char", "java.util.UUID", "java.lang.Comparable"}
+)
 
 
 def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
@@ -462,35 +531,9 @@ def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
 def _advice(name: str) -> str:
     if name.startswith("pyjms.Any"):
         return "it is the provider's own: give URL, user, password and client identifier to ConnectionFactory; leave the rest out"
-    return _JMS_2 if name.startswith("javax.jms.") else unknown_class_advice(name)
-
-
-_JMS_2: Final = (
-    "JMS 1.1, which pyjms has, has no such method; for what JMS 2.0 added, use Connection, Session and MessageProducer"
-)
-_ADDED: Final = frozenset(
-    {
-        "createContext",
-        "createDurableConsumer",
-        "createSharedConsumer",
-        "createSharedDurableConsumer",
-        "getBody",
-        "getDeliveryDelay",
-        "getJMSDeliveryTime",
-        "isBodyAssignableTo",
-        "setDeliveryDelay",
-        "setJMSDeliveryTime",
-        "createSharedConnectionConsumer",
-        "createSharedDurableConnectionConsumer",
-    }
-)
-
-
-def is_jms_2(kind: str, name: str) -> bool:
-    """Return whether JMS 2.0 added a method, or the whole class."""
-    return kind.startswith("javax.jms.") and (
-        name in _ADDED or (kind.startswith("javax.jms.JMS") and "Exception" not in kind)
-    )
+    if name.startswith("javax.jms."):
+        return "neither JMS 2.0 nor pyjms has such a method: see what it does at your provider"
+    return unknown_class_advice(name)
 
 
 def _check_names(unit: Unit, node: Node, kind: Type, name: str, passed: list[Expr]) -> None:
@@ -736,28 +779,6 @@ def printed(unit: Unit, node: Node, stream: Expr, name: str) -> Expr:
     return Expr(f"print({', '.join([code, *rest] if code else rest)})", VOID)
 
 
-def _session(unit: Unit, node: Node) -> Expr:
-    """Return ``createSession`` of a connection, including the forms of JMS 2.0: without arguments, and with the mode
-    alone.
-    """
-    arguments = given(unit, needed(node, "arguments"))
-    connection = as_operand(expression(unit, needed(node, "object")).code)
-    kinds = (BOOLEAN, INT) if len(arguments) == 2 else (INT,)
-    if len(arguments) > 2:
-        raise Unportable(node, "createSession with these arguments")
-    codes = [each.as_type(unit, kind).code for each, kind in zip(arguments, kinds, strict=False)]
-    if not codes:
-        codes = ["False", "Session.AUTO_ACKNOWLEDGE"]
-    elif len(codes) == 1:
-        if not is_pure(codes[0]):
-            raise Unportable(node, "createSession with a mode that is computed", "give it a name first")
-        # JMS 2.0 has the transacted session among the modes; JMS 1.1 has a separate argument.
-        transacted = "True" if codes[0].endswith("SESSION_TRANSACTED") else "False"
-        known = codes[0].startswith("Session.")
-        codes = [transacted if known else f"{codes[0]} == Session.SESSION_TRANSACTED", codes[0]]
-    return Expr(f"{connection}.createSession({', '.join(codes)})", Type("javax.jms.Session"))
-
-
 def _as_list(unit: Unit, node: Node) -> Expr:
     arguments = given(unit, needed(node, "arguments"))
     kinds = {each.type for each in arguments}
@@ -804,7 +825,6 @@ def _destination(unit: Unit, node: Node) -> Expr:
 
 SPECIAL: Final[dict[tuple[str, str], Callable[[Unit, Node], Expr]]] = {
     ("java.lang.String", "format"): _formatted,
-    ("javax.jms.Connection", "createSession"): _session,
     ("java.lang.System", "getProperty"): _property,
     ("java.util.Arrays", "asList"): _as_list,
     ("java.util.List", "of"): _as_list,

@@ -24,9 +24,12 @@ BOXES: Final = {
 }
 _BOXED: Final = {primitive: name for name, primitive in BOXES.items()}
 _TYPED: Final = {"long": "Long", "short": "Short", "byte": "Byte", "char": "Char", "float": "Float"}
-_TAKE_BOXES: Final = frozenset({"java.lang.Number", "java.lang.Comparable", "java.io.Serializable", "java.lang.Object"})
+TAKE_BOXES: Final = frozenset({"java.lang.Number", "java.lang.Comparable", "java.io.Serializable", "java.lang.Object"})
 _ORDER: Final = ("byte", "short", "int", "long", "float", "double")
-_UNSPECIFIED: Final = ("javax.jms.Message", "javax.jms.Destination", "javax.jms.Session", "javax.jms.Connection")
+_UNSPECIFIED: Final = tuple(
+    f"javax.jms.{name}"
+    for name in ("Message", "Destination", "Session", "Connection", "JMSContext", "JMSProducer", "JMSConsumer")
+)
 
 
 def unboxed(expr: Expr) -> Expr:
@@ -133,7 +136,7 @@ def _box(expr: Expr, target: Type, node: Node) -> Expr:
         value = expr if inner == expr.type else _to_number(expr, inner, node)
         typed = _TYPED.get(inner.name)
         return Expr(f"{typed}({value.code})" if typed else value.code, target, known=True)
-    if target.dims or (not is_subclass(_BOXED[expr.type.name], target.name) and target.name not in _TAKE_BOXES):
+    if target.dims or (not is_subclass(_BOXED[expr.type.name], target.name) and target.name not in TAKE_BOXES):
         raise Unportable(node, f"{expr.type} where {target} is wanted")
     # Python has one `int`; the classes of `pyjms.types` preserve a value's Java type.
     typed = _TYPED.get(expr.type.name)

@@ -16,7 +16,6 @@ from pyjms.porting.calls import (
     choose,
     element_or_filled,
     given,
-    is_jms_2,
     library_call,
     meant,
     named_destination,
@@ -79,8 +78,7 @@ def _created(unit: Unit, node: Node, target: Type | None) -> Expr:
         kind = Type(kind.name, target.args)
     chosen = choose(unit, members, kind, arguments)
     if chosen is None:
-        jms_2 = ", of JMS 2.0" if is_jms_2(kind.name, "new") else ""
-        raise Unportable(node, f"new {text_of(needed(node, 'type'))}{jms_2}", unknown_class_advice(kind.name))
+        raise Unportable(node, f"new {text_of(needed(node, 'type'))}", unknown_class_advice(kind.name))
     member, types = chosen
     bound: dict[str, Type] = {}
     passed = arguments_for(unit, arguments, types, bound)

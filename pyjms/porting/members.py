@@ -166,7 +166,38 @@ def _for_python(method: MethodInfo) -> list[str]:
 def _check_annotations(unit: Unit, node: Node) -> None:
     for each in annotations_of(node):
         if annotation_name(each) not in HARMLESS:
-            unit.check(each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for")
+            _tell_annotation(unit, each)
+    for parameter in children(needed(node, "parameters")):
+        for each in annotations_of(parameter):
+            if annotation_name(each) in _ADVICE:
+                _tell_annotation(unit, each)
+
+
+def _tell_annotation(unit: Unit, annotation: Node) -> None:
+    """Report an annotation that a container would act upon."""
+    advice = _ADVICE.get(annotation_name(annotation), "nothing reads it in Python: do what it asks for")
+    unit.check(annotation, f"the annotation {' '.join(text_of(annotation).split())[:60]}", advice)
+
+
+_DESTINATIONS: Final = (
+    "no container makes the destination: define it in jndi.properties, by queue.NAME = DESTINATION or topic.NAME = DESTINATION "
+    "(docs/reference/jndi.md)"
+)
+_FACTORIES: Final = (
+    "no container makes the factory: define it in jndi.properties, by connectionfactory.NAME = URL, with user, password and client "
+    "identifier as its options (docs/reference/jndi.md)"
+)
+_CONTEXTS: Final = "no container makes the context: make it by createContext of the factory, with this user, password and mode, and close it"
+_ADVICE: Final = {
+    "JMSDestinationDefinition": _DESTINATIONS,
+    "JMSDestinationDefinitions": _DESTINATIONS,
+    "JMSConnectionFactoryDefinition": _FACTORIES,
+    "JMSConnectionFactoryDefinitions": _FACTORIES,
+    "JMSConnectionFactory": _CONTEXTS,
+    "JMSPasswordCredential": _CONTEXTS,
+    "JMSSessionMode": _CONTEXTS,
+}
+"""The advice on the annotations of JMS 2.0."""
 
 
 # Fields of classes in Python.
@@ -203,7 +234,13 @@ def injected_fields(unit: Unit, info: ClassInfo, node: Node) -> list[str]:
             lines.append(f"{field.python} = java.looked_up(lambda: InitialContext().lookup({quoted(name)}))")
             continue
         what = f"the annotation {text_of(found)[:60]}"
-        unit.fail(Unportable(found, what, "no container fills it in Python: make the object, and set the field"), node)
+        advice = "no container fills it in Python: make the object, and set the field"
+        if unit.is_subtype(kind.type.name, "javax.jms.JMSContext"):
+            advice = (
+                "no container makes the context in Python: set the field to createContext() of a factory, with the user, the password and "
+                "the mode that other annotations of the field give, and close it; a container would also commit its transactions"
+            )
+        unit.fail(Unportable(found, what, advice), node)
         line = found.start_point.row + 1
         lines.append(f"{field.python} = java.not_ported_field({quoted(f'{unit.file.name}:{line}: {what}')})")
     return lines
@@ -300,8 +337,7 @@ def static_fields(unit: Unit, info: ClassInfo, node: Node) -> list[str]:
         return lines
     for annotation in annotations_of(node):
         if annotation_name(annotation) not in HARMLESS:
-            what = f"the annotation {text_of(annotation)[:60]}"
-            unit.check(annotation, what, "nothing reads it in Python: do what it asks for")
+            _tell_annotation(unit, annotation)
     for field in info.fields.values():
         if field.is_static and field.declarator.parent == node:
             lines.extend(_static_field(unit, info, field, node))
@@ -621,7 +657,7 @@ def _tell_annotations(unit: Unit, info: ClassInfo) -> None:
                 "an object of the class as its listener, start the connection and wait: docs/how-to/porting.md, A program that only listens",
             )
         elif name not in HARMLESS:
-            unit.check(each, f"the annotation {text_of(each)[:60]}", "nothing reads it in Python: do what it asks for")
+            _tell_annotation(unit, each)
 
 
 def _bases(unit: Unit, info: ClassInfo) -> tuple[str, Unportable | None]:

@@ -256,7 +256,7 @@ def _tell_of_program(unit: Unit) -> None:
         if node.type == "method_invocation" and (name := node.child_by_field_name("name")) is not None
     }
     listens = calls_made.get("setMessageListener")
-    if listens is not None and unit.main_classes and "close" not in calls_made:
+    if listens is not None and unit.main_classes and "close" not in calls_made and not _is_in_resources(listens):
         unit.check(
             listens,
             "main returns while the program listens",
@@ -270,6 +270,16 @@ def _tell_of_program(unit: Unit) -> None:
         other = unit.program.classes[info.full_name]
         if other.file is not unit.file:
             unit.check(info.node, f"{info.full_name} is in {other.file.name}, too", "port the programs one by one")
+
+
+def _is_in_resources(node: Node) -> bool:
+    """Whether a call is in a try with resources, which closes what listens: the program waits within it."""
+    current: Node | None = node
+    while current is not None:
+        if current.type == "try_with_resources_statement":
+            return True
+        current = current.parent
+    return False
 
 
 def _main_lines(unit: Unit) -> list[str]:

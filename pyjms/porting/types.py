@@ -224,7 +224,6 @@ _ADVICE = {
     # Before the enclosing package: the first matching prefix is used.
     "javax.transaction.xa.": "distributed transactions are pyjms.XAResource and pyjms.Xid: docs/how-to/transactions.md",
     "javax.transaction.": "distributed transactions are pyjms.XAResource: docs/how-to/transactions.md",
-    "javax.jms.JMS": "it is of JMS 2.0: pyjms has JMS 1.1, with Connection, Session, MessageProducer and MessageConsumer",
 }
 
 

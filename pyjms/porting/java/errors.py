@@ -10,6 +10,7 @@ from pyjms.errors import (
     CheckedThrowable,
     IllegalArgumentException,
     IndexOutOfBoundsException,
+    JMSRuntimeException,
     NullPointerException,
     RuntimeThrowable,
     Throwable,
@@ -351,8 +352,8 @@ def java_class_name(kind: type) -> str:
     if kind in _ELSEWHERE:
         return _ELSEWHERE[kind]
     package = _PACKAGES.get(kind.__module__)
-    # The unchecked exceptions of `pyjms.errors` are those of java.lang, such as NullPointerException.
-    if package == "javax.jms" and not issubclass(kind, CheckedThrowable):
+    # The other unchecked exceptions of `pyjms.errors` are those of java.lang, such as NullPointerException.
+    if package == "javax.jms" and not issubclass(kind, (CheckedThrowable, JMSRuntimeException)):
         package = "java.lang"
     return f"{package}.{kind.__name__}" if package else kind.__qualname__.rpartition("<locals>.")[2].replace(".", "$")
 

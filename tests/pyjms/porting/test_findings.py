@@ -34,7 +34,7 @@ NOT_PORTED = [
     ('s.split("[a-z&&[^b]]");', "the regular expression [a-z&&[^b]]"),
     ('s.getBytes("x-nobody");', "the charset x-nobody"),
     ('new java.text.SimpleDateFormat("w");', "the letter w in a format of dates"),
-    ("session.createProducer(null).setDeliveryDelay(5);", "MessageProducer.setDeliveryDelay(int), of JMS 2.0"),
+    ("session.createProducer(null).setDelay(5);", "MessageProducer.setDelay(int)"),
     ("new com.ibm.mq.jms.MQQueueConnectionFactory();", "new com.ibm.mq.jms.MQQueueConnectionFactory"),
     ("int[][] a = new int[2][2]; int[] b = a[n]; Stack<?> c = null; c.frob();", "Stack.frob()"),
     ("List<Long> longs = new ArrayList<>(); n = longs.contains(5) ? 1 : 0;", "a comparison of java.lang.Long with int"),
@@ -48,10 +48,11 @@ NOT_PORTED = [
     ("unknown.call(n);", "unknown.call(int)"),
     ("com.example.Tool.call(n);", "com.example.Tool"),
     ('System.out.println("\\uD83D\\uDE00");', "a character beyond U+FFFF"),
-    ("JMSContext context = null; context.createProducer();", "JMSContext.createProducer()"),
-    ("session.createSharedConsumer(null, s);", "Session.createSharedConsumer("),
+    ("JMSContext context = null; context.frobnicate();", "JMSContext.frobnicate()"),
+    ("session.createSharedConsumer(null);", "Session.createSharedConsumer("),
+    ("Class<String> c = String.class; session.createMessage().getBody(c);", "the class of a body that is known when"),
+    ("session.createMessage().getBody(Number.class);", "the class java.lang.Number of a body"),
     ("new JmsTemplate().send(s);", "new JmsTemplate"),
-    ("session.createTextMessage(s).getBody(String.class);", "TextMessage.getBody(Class), of JMS 2.0"),
     (
         "for (int i = 0; i < n; i += 2) { try { if (i > 1) continue; } finally { n = i; } }",
         "continue in a for with a finally",
@@ -83,6 +84,11 @@ CHECK = [
     ("System.out.println(o.getClass());", "the name of a class"),
     ('s = System.getProperty("url");', "a system property"),
     ("session.createObjectMessage(new Order());", "an object of the program in an ObjectMessage"),
+    ("JMSProducer p = null; p.send(null, new Order());", "an object of the program in an ObjectMessage"),
+    ("JMSProducer p = null; p.send(null, (java.io.Serializable) o);", "a body declared as Serializable"),
+    ("JMSProducer p = null; p.send(null, (String) null);", "null as a body"),
+    ('JMSProducer p = null; p.setProperty("order-id", 5);', "the property name order-id"),
+    ("JMSProducer p = null; System.out.println(p);", "the text of a JMSProducer"),
 ]
 
 
@@ -144,6 +150,7 @@ def test_a_statement_that_has_no_translation_leaves_the_others(tmp_path: Path) -
         ("final Object x = com.example.Tool.make();", "com.example.Tool"),
         ("@Inject Object x;", "the annotation @Inject"),
         ("@Resource Object x;", "the annotation @Resource"),
+        ("@Inject JMSContext x;", "the annotation @Inject"),
         ("class Inner extends Case {}", "Inner extends the class around it"),
     ],
 )
@@ -163,6 +170,7 @@ def test_members_that_are_not_ported_are_told(members: str, what: str) -> None:
         ("static Case one = new Case();", "the static field one"),
         ('@JmsListener(destination = "x") void f(String s) {}', "the annotation @JmsListener"),
         ("void f(XAConnection c) throws JMSException { c.createXASession(); }", "a distributed transaction"),
+        ("void f(XAConnectionFactory f) { f.createXAContext(); }", "a distributed transaction"),
         ("void f() throws NamingException { new InitialContext(); }", "names of JNDI"),
         (
             "public static void main(String[] a) throws JMSException { MessageConsumer c = null; c.setMessageListener(m -> {}); }",
@@ -265,3 +273,34 @@ def test_the_advice_on_a_vendors_factory_names_what_to_use() -> None:
     ):
         (found,) = [each for each in ported(method(f"new {name}();")).findings if each.kind == "not ported"]
         assert "stomp://" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("members", "annotation", "advice"),
+    [
+        (
+            '@JMSDestinationDefinition(name = "java:app/q", interfaceName = "jakarta.jms.Queue") static class Bean {}',
+            "@JMSDestinationDefinition",
+            "queue.NAME = DESTINATION",
+        ),
+        (
+            '@JMSDestinationDefinitions({@JMSDestinationDefinition(name = "q", interfaceName = "javax.jms.Queue")}) static class Bean {}',
+            "@JMSDestinationDefinitions",
+            "queue.NAME = DESTINATION",
+        ),
+        (
+            '@JMSConnectionFactoryDefinition(name = "java:app/cf") static class Bean {}',
+            "@JMSConnectionFactoryDefinition",
+            "connectionfactory.NAME = URL",
+        ),
+        ('void f(@JMSConnectionFactory("cf") JMSContext c) {}', "@JMSConnectionFactory", "createContext"),
+        ('@Inject @JMSConnectionFactory("cf") JMSContext context;', "@Inject", "createContext"),
+        ("@Inject void set(@JMSSessionMode(1) JMSContext c) {}", "@JMSSessionMode", "createContext"),
+    ],
+)
+def test_the_advice_on_an_annotation_of_jms_says_what_takes_its_place(
+    members: str, annotation: str, advice: str
+) -> None:
+    found = [each for each in ported(members).findings if each.what.startswith(f"the annotation {annotation}")]
+    assert found
+    assert all(advice in each.advice for each in found)

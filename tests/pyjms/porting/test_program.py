@@ -196,24 +196,32 @@ def test_jakarta_is_javax() -> None:
         }
     )
     assert made.findings == []
-    assert "c.createSession(False, Session.AUTO_ACKNOWLEDGE).close()" in made.python
+    assert "c.createSession().close()" in made.python
 
 
 def test_the_table_of_jms_is_that_of_the_specification() -> None:
-    specification: dict[str, Any] = json.loads((ROOT / "tests/data/spec/jms11-api.json").read_text(encoding="utf-8"))
-    lines = []
-    for kind in specification["types"]:
-        above = f" < {', '.join(kind['extends'])}" if kind["extends"] else ""
-        lines.append(f"{kind['kind']} {kind['name']}{above}")
-        lines += [f"  {each['type']} {each['name']}" for each in kind["constants"]]
-        lines += [f"  new({', '.join(p['type'] for p in each['params'])})" for each in kind["constructors"]]
-        lines += [
-            f"  {each['returns']} {method['java']}({', '.join(p['type'] for p in each['params'])})"
-            for method in kind["methods"]
-            for each in method["overloads"]
-        ]
-    table = files("pyjms.porting").joinpath("tables", "jms.txt").read_text(encoding="utf-8")
-    assert [line for line in table.splitlines() if line and not line.startswith("#")] == lines
+    kinds: dict[str, tuple[str, list[str], list[str]]] = {}
+    for version in ("jms11", "jms20"):
+        data: dict[str, Any] = json.loads((ROOT / f"tests/data/spec/{version}-api.json").read_text(encoding="utf-8"))
+        for kind in data["types"]:
+            # An annotation is no type of a value: what is said of it is tested by name.
+            if kind["kind"] == "annotation":
+                continue
+            _, above, lines = kinds.setdefault(kind["name"], (kind["kind"], [], []))
+            above += kind.get("extends", kind.get("extends_added")) or []
+            lines += [f"  {each['type']} {each['name']}" for each in kind["constants"]]
+            lines += [f"  new({', '.join(p['type'] for p in each['params'])})" for each in kind["constructors"]]
+            lines += [
+                f"  {each['returns']} {method['java']}({', '.join(p['type'] for p in each['params'])})"
+                for method in kind["methods"]
+                for each in method["overloads"]
+            ]
+    wanted = []
+    for name, (word, above, lines) in sorted(kinds.items()):
+        supers = f" < {', '.join(above)}" if above else ""
+        wanted += [f"{word} {name}{supers}", *lines]
+    table = files("pyjms.porting").joinpath("tables", "jms.txt").read_text(encoding="utf-8").replace("$T", "T")
+    assert [line.partition(" = ")[0] for line in table.splitlines() if line and not line.startswith("#")] == wanted
 
 
 def test_what_the_tables_call_of_java_is_there() -> None:
