@@ -9,6 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
+from pyjms.porting.bodies import body_class, tell_body, tell_trusted
 from pyjms.porting.codes import as_factor, as_operand, binary, is_pure, quoted
 from pyjms.porting.constants import check_text, constant_text, tell_property_name
 from pyjms.porting.conversions import BOXES, TAKE_BOXES, boxed_type, concatenated, convert, text_of_value
@@ -368,7 +369,7 @@ def _chosen_call(
         element = kind if name == "equals" else kind.args[place] if len(kind.args) > place else OBJECT
         types_wanted = [_compared(unit, element, arguments[0], node), *types_wanted[1:]]
     if member.owner.name.startswith("javax.jms."):
-        arguments = [_as_body_class(unit, each) if each.type.name == "java.lang.Class" else each for each in arguments]
+        arguments = [_as_jms_takes_it(unit, each) for each in arguments]
     _tell(unit, node, kind, name, arguments)
     passed = arguments_for(unit, arguments, types_wanted, bound)
     if name == "toString" and kind.name.startswith("javax.jms.") and receiver is not None:
@@ -409,41 +410,14 @@ def _chosen_call(
     return Expr(made, returns, low_high, known=member.flag == "known")
 
 
-_BODIES: Final = {
-    "java.lang.Object": "object",
-    "java.io.Serializable": "object",
-    "java.lang.String": "str",
-    "java.util.Map": "dict",
-    "java.lang.Integer": "int",
-    "java.lang.Double": "float",
-    "java.lang.Boolean": "bool",
-    "java.lang.Long": "Long",
-    "java.lang.Short": "Short",
-    "java.lang.Byte": "Byte",
-    "java.lang.Float": "Float",
-}
+def _as_jms_takes_it(unit: Unit, argument: Argument) -> Argument:
+    """Return an argument of a method of JMS: a class of a body is one of Python there."""
+    if argument.type.name != "java.lang.Class":
+        return argument
+    code = body_class(unit, without_parentheses(argument.node), argument.type)
+    return Argument(argument.node, Expr(code, argument.type, known=True), argument.type)
 
 
-def _as_body_class(unit: Unit, argument: Argument) -> Argument:
-    """Return the class of a body, an argument of ``getBody`` and the like, as the class of Python that stands for it."""
-    node = without_parentheses(argument.node)
-    # `java.Class` has only a name, from which no class of Python can be found.
-    if node.type != "class_literal":
-        raise Unportable(
-            node,
-            "the class of a body that is known when the program runs",
-            "write the class itself: getBody(String.class)",
-        )
-    (kind,) = argument.type.args
-    code = ("bytes" if kind == Type("byte", (), 1) else "list") if kind.dims else _BODIES.get(kind.name)
-    if code is None:
-        code = unit.class_code(kind.name, node)
-        if not _CLASS.fullmatch(code):
-            raise Unportable(node, f"the class {kind.name} of a body", "ask for Object.class, and look at what comes")
-    return Argument(node, Expr(code, argument.type, known=True), argument.type)
-
-
-_CLASS: Final = re.compile(r"[\w.]+")
 _OF_MAP: Final = re.compile(r"([\w.]+)\.(?:keys|values|items)\(\)")
 _WITH_TEXTS: Final = {
     "java.lang.String": {"split", "matches", "replaceAll", "replaceFirst", "getBytes"},
@@ -472,44 +446,15 @@ def _tell(unit: Unit, node: Node, kind: Type, name: str, arguments: list[Argumen
     if name in {"createObjectMessage", "setObject"} and any(
         (unit.class_info(each.type.name) is not None) for each in arguments
     ):
-        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
+        tell_trusted(unit, node)
     if name == "send" and kind.name == "javax.jms.JMSProducer" and len(arguments) > 1:
-        _tell_body(unit, node, arguments[1])
+        tell_body(unit, node, arguments[1].node, arguments[1].type)
     if kind.name in _UNORDERED and name in {"keySet", "values", "entrySet"}:
         unit.check(
             node,
             f"the order of {name}()",
             "Java's order is arbitrary, Python's is that of insertion: see if it matters",
         )
-
-
-def _tell_body(unit: Unit, node: Node, body: Argument) -> None:
-    """Report a body whose kind of message Java chooses by its declared type, and Python by the object."""
-    if unit.class_info(body.type.name) is not None and not body.type.dims:
-        unit.check(node, "an object of the program in an ObjectMessage", _TRUSTED)
-    elif _is_null(body.node):
-        unit.check(
-            node,
-            "null as a body",
-            "it is sent as a Message without a body, in Java as one of the declared type: see if receivers ask for that",
-        )
-    elif body.type.name in _MAY_BE_TEXTS and not body.type.dims:
-        unit.check(
-            node,
-            f"a body declared as {body.type.name.rpartition('.')[2]}",
-            "Java sends an ObjectMessage; here a text, a map and bytes get the messages of these: see if receivers ask for that",
-        )
-
-
-def _is_null(node: Node) -> bool:
-    """Whether an expression is null, perhaps with a cast, which chooses the overload."""
-    node = without_parentheses(node)
-    return node.type == "null_literal" or (node.type == "cast_expression" and _is_null(needed(node, "value")))
-
-
-_MAY_BE_TEXTS: Final = frozenset(
-    {"java.io.Serializable", "java.lang.Character", "char", "java.util.UUID", "java.lang.Comparable"}
-)
 
 
 def _equal(receiver: Expr, other: Expr, node: Node) -> Expr | None:
@@ -563,12 +508,6 @@ def check_name(unit: Unit, node: Node, code: str) -> None:
             f"the name of a destination, {code}",
             "?options, several names and wildcards are ActiveMQ's: in pyjms the name is what it says",
         )
-
-
-_TRUSTED: Final = (
-    "it is pickled: keep its class in a module that sender and receiver import, and name that in the factory's option trusted: "
-    "docs/how-to/porting.md, Objects from elsewhere"
-)
 
 
 def _compared(unit: Unit, element: Type, argument: Argument, node: Node) -> Type:
