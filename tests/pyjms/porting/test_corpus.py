@@ -10,7 +10,7 @@ from pyjms.porting.program import port
 from tests.pyjms.porting.running import imported, threads_awaited
 
 CORPUS = Path(__file__).parent / "corpus"
-TO_LOOK_AT = {"Everyday": {"interrupt()", "the name of a class"}}
+TO_LOOK_AT = {"Everyday": {"interrupt()", "the name of a class"}, "LaterAndTogether": {"the property name "}}
 """What is told of programs, whose translation is right here."""
 PROGRAMS = sorted(path.stem for path in CORPUS.glob("*.java"))
 
