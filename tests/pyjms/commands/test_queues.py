@@ -174,12 +174,13 @@ def test_moving_fills_a_queue_with_less_room_than_a_transaction_wants(
         find_provider("vm").stop_broker(ProviderUrl.parse(other))
 
 
+@pytest.mark.parametrize("scheme", ["stomp", "amqp"])
 @pytest.mark.parametrize("to_url", [False, True])
-def test_moving_over_a_network_fills_a_queue_too(run_pyjms: Run, url: str, *, to_url: bool) -> None:
+def test_moving_over_a_network_fills_a_queue_too(run_pyjms: Run, url: str, scheme: str, *, to_url: bool) -> None:
     """Whether a message fits, a broker far away says at the commit only."""
-    with anonymous_broker() as served:
+    with anonymous_broker(name=scheme, type=scheme) as served:
         make_queue(served, name="small", max_messages=3)
-        far = f"stomp://127.0.0.1:{port_of(served)}"
+        far = f"{scheme}://127.0.0.1:{port_of(served)}"
         if not to_url:
             assert run_pyjms("move", url, "orders", "orders", "--to-url", far)[0] == 0
         code, _, err = run_pyjms(

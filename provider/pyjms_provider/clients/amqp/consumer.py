@@ -150,8 +150,12 @@ class _ConsumerLink(ClientLink):
     def has_unsettled(self) -> bool:
         """Whether messages that came on it are held: those that only wait in the client go back with the link."""
         with self.physical.lock:
-            waiting = self._consumer.waiting_deliveries()
-            return any(each.link is self.link and each not in waiting for each in self.session.incoming.values())
+            return self.has_held()
+
+    def has_held(self) -> bool:
+        """Return the same with the lock held."""
+        waiting = self._consumer.waiting_deliveries()
+        return any(each.link is self.link and each not in waiting for each in self.session.incoming.values())
 
     def arrived(self, delivery: IncomingDelivery) -> None:
         """A message has come."""
@@ -362,14 +366,18 @@ class AmqpConsumer(ProviderConsumer):
     def _revoke(self) -> None:
         """Take the credit back, and give back what has come and was not delivered, where the broker takes it back to its place."""
         link = self._link
-        receiver = None if link is None else link.link
-        if link is None or receiver is None or not receiver.is_attached:
+        if link is None or link.link is None or not link.link.is_attached:
             return
-        if receiver.credit and not receiver.is_draining:
-            receiver.give_credit(receiver.credit, drain=True)
-            self._is_revoked = True
+        self._drain_credit(link)
         if not self._connection.profile.keeps_released:
             self._give_back_arrived(link)
+
+    def _drain_credit(self, link: _ConsumerLink) -> None:
+        """Take the credit back; what still comes goes back."""
+        receiver = link.link
+        if receiver is not None and receiver.credit and not receiver.is_draining:
+            receiver.give_credit(receiver.credit, drain=True)
+            self._is_revoked = True
 
     def _give_back_arrived(self, link: _ConsumerLink) -> None:
         """Give back what was not delivered, or was and waits to be delivered again."""
@@ -542,19 +550,23 @@ class AmqpConsumer(ProviderConsumer):
             # The flag first: `poll` delivers nothing that is about to go back.
             self._is_closed = True
             link = self._link
+            is_held = link is not None and link.has_held()
             if link is not None:
                 link.physical.settle(self._draining)
                 if self._connection.profile.keeps_released:
                     remember(self._arrived)  # they go back with the link
                 else:
                     self._give_back_arrived(link)
+                if is_held:
+                    # Else the broker would send it messages that others wait for, again and again as they are released.
+                    self._drain_credit(link)
         try:
-            if link is not None:
-                if link.has_unsettled:
-                    # What the session has not settled stays with it, and can be settled on this link alone.
-                    self.session.keep_link(link, self)
-                else:
-                    self.end_link(link)
+            if link is not None and is_held:
+                # What the session has not settled stays with it, and can be settled on this link alone.
+                self.session.keep_link(link, self)
+                self._flush(link.physical)
+            elif link is not None:
+                self.end_link(link)
         except (ConnectionLostInCallError, UnansweredError) as error:
             _log.debug("a consumer ended with its connection: %s", error)
         finally:

@@ -297,11 +297,15 @@ class AmqpSession(ProviderSession):
 
     def commit(self) -> None:
         self._check_transacted()
-        self._transactions.commit()
+        try:
+            self._transactions.commit()
+        finally:
+            self._end_kept()
 
     def rollback(self) -> None:
         self._check_transacted()
         self._transactions.rollback()
+        self._end_kept()
 
     def _check_transacted(self) -> None:
         self.check_open()
@@ -350,6 +354,7 @@ class AmqpSession(ProviderSession):
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         self._branches().xa_end(xid, suspend=suspend, fail=fail)
+        self._end_kept()
 
     def xa_prepare(self, xid: Xid) -> bool:
         return self._branches().xa_prepare(xid)

@@ -156,9 +156,10 @@ class Peer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        # First: it may have just accepted a connection, which must be cut, too.
+        self._thread.join(PATIENCE_S)
         for connection in self.connections:
             connection.cut()
-        self._thread.join(PATIENCE_S)
         for connection in self.connections:
             connection.thread.join(PATIENCE_S)
 

@@ -31,6 +31,7 @@ from pyjms_provider.amqp.codec import Symbol
 from pyjms_provider.amqp.performatives import ACCEPTED, Accepted, Answered, Error, Rejected, TransactionalState
 from pyjms_provider.clients.amqp.connection import AmqpConnection
 from pyjms_provider.clients.amqp.session import AmqpSession
+from pyjms_provider.protocols.amqp.link import Sender
 from pyjms_provider.protocols.profile.answers import (
     ClientsListed,
     Counted,
@@ -178,6 +179,58 @@ def test_what_is_acknowledged_in_the_transaction_is_accepted_in_its_session(peer
     session.commit()
     peer.wait_for(lambda: bool(peer.outcomes))
     assert peer.outcomes == [ACCEPTED]
+
+
+def test_a_closed_consumer_is_sent_nothing_of_what_a_failed_transaction_gives_back(
+    peer: Peer, session: AmqpSession
+) -> None:
+    peer.queue("orders").append(Kept(message_of("one")))
+    consumer = consume(session)
+    delivery = receive(consumer)
+    consumer.close()
+    session.acknowledge([delivery])
+
+    def roll_back(name: str, headers: dict[str, str]) -> Any:
+        if name == "COMMIT":
+            peer.connections[-1].put_back("orders", [Kept(message_of("one"))])
+        return refusing("COMMIT", RolledBackError("small is full"))(name, headers)
+
+    peer.script.command = roll_back
+    with pytest.raises(RolledBackError, match="small is full"):
+        session.commit()
+    assert [text_of(kept.data) for kept in peer.queue("orders")] == ["one"]
+    assert receive(consume(session)).envelope.body == "one"
+    assert peer.outcomes == [ACCEPTED]
+
+
+@pytest.mark.parametrize("end", ["committed", "refused", "rolled back", "branch"])
+def test_the_link_of_a_closed_consumer_ends_with_what_holds_its_messages(
+    peer: Peer, session: AmqpSession, end: str
+) -> None:
+    peer.queue("orders").append(Kept(message_of("one")))
+    if end == "branch":
+        session.xa_start(XID)
+    consumer = consume(session)
+    delivery = receive(consumer)
+    consumer.close()
+    session.acknowledge([delivery])
+
+    def receivers() -> list[str]:
+        return [link.name for link in peer.connections[-1].links if isinstance(link, Sender)]
+
+    assert len(receivers()) == 1
+    match end:
+        case "refused":
+            peer.script.command = refusing("COMMIT", RolledBackError("small is full"))
+            with pytest.raises(RolledBackError):
+                session.commit()
+        case "rolled back":
+            session.rollback()
+        case "branch":
+            session.xa_end(XID)
+        case _:
+            session.commit()
+    assert receivers() == []
 
 
 def test_what_another_session_has_received_is_adopted(

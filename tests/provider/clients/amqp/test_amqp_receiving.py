@@ -210,6 +210,31 @@ def test_a_closed_consumers_messages_stay_with_the_session(peer: Peer) -> None:
     assert RELEASED in peer.outcomes
 
 
+def test_a_closed_consumer_whose_message_is_held_is_sent_no_other(peer: Peer) -> None:
+    put(peer, "one")
+    with session_at(peer, UNCONFIRMED) as session:
+        consumer = consume(session)
+        delivery = receive(consumer)
+        consumer.close()
+        session.send(message("two"))
+        assert [text_of(kept.data) for kept in peer.queue("orders")] == ["two"]
+        session.acknowledge([delivery])
+    assert peer.outcomes == [ACCEPTED], "nothing was sent to it, and given back"
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_the_link_of_a_closed_consumer_ends_with_the_transaction_that_holds_its_messages(peer: Peer, end: str) -> None:
+    put(peer, "one")
+    with session_at(peer, transacted=True) as session:
+        consumer = consume(session)
+        delivery = receive(consumer)
+        consumer.close()
+        session.acknowledge([delivery])
+        assert [link for link in peer.connections[-1].links if isinstance(link, Sender)]
+        getattr(session, end)()
+        assert not [link for link in peer.connections[-1].links if isinstance(link, Sender)]
+
+
 def test_what_a_closed_consumer_had_fetched_from_classic_goes_back_with_its_link(peer: Peer) -> None:
     put(peer, "one", "two", "three")
     peer.script.open = Open("peer", properties={"product": "ActiveMQ"})
