@@ -1,4 +1,4 @@
-"""The requirements of JMS 1.1 as data: a TOML file for each chapter in the folder ``catalogue``, loaded and checked.
+"""The requirements of JMS 1.1 and 2.0 as data: a TOML file for each chapter in the folder ``catalogue``, loaded and checked.
 
 Invariant: the result of `load_catalogue` is consistent. Ids are unique and begin with their section, features are
 capabilities of the SPI, and each requirement that cannot be tested says why.
@@ -30,6 +30,7 @@ _TITLES = {
     7: "Exceptions",
     8: "Application servers",
     11: "The API, name by name",
+    20: "JMS 2.0",
 }
 _FILE = re.compile(r"(?P<number>\d\d)-(?P<name>[a-z0-9-]+)\.toml")
 _ID = re.compile(r"(?P<section>\d+(\.\d+)*)-[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)*")
@@ -38,6 +39,14 @@ _ASSERTION = re.compile(r"(JMS:(SPEC|JAVADOC):\d+(\.\d+)*|(BOILDOWN|JMS11):[\w.]
 
 class CatalogueError(ValueError):
     """The catalogue contradicts itself; the text names the file, the id and the correction."""
+
+
+class Version(StrEnum):
+    """The version of JMS in which a requirement came, and by which a provider is judged."""
+
+    V1_1 = "1.1"
+    V2_0 = "2.0"
+    """JMS 2.0, and Jakarta Messaging 3.1, which is the same under another package name."""
 
 
 class Level(StrEnum):
@@ -58,7 +67,7 @@ class Requirement:
     id: str
     """The section, a dash, and a letter or a name: ``3.4.1-a``."""
     section: str
-    """The section of JMS 1.1."""
+    """The section of JMS 1.1; requirements of JMS 2.0 alone are numbered as a chapter 20."""
     statement: str
     """What must hold, in our own words."""
     level: Level
@@ -72,6 +81,8 @@ class Requirement:
     testable: bool = True
     reason: str | None = None
     """Why there is no test, for a requirement that is not testable."""
+    version: Version = Version.V1_1
+    """The first version of JMS that asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +171,7 @@ def _requirement(table: dict[str, Any], chapter: int, where: str) -> Requirement
             **table,
             "chapter": chapter,
             "level": Level(table["level"]),
+            "version": Version(table.get("version", Version.V1_1)),
             "assertions": tuple(table.get("assertions", ())),
         }
     )
@@ -174,6 +186,8 @@ def _problem(table: dict[str, Any], chapter: int) -> str | None:
         return f"section {table['section']} belongs into the file of its chapter"
     if table["level"] not in list(Level):
         return f"level {table['level']!r} is none of {', '.join(Level)}"
+    if table.get("version", Version.V1_1) not in list(Version):
+        return f"version {table['version']!r} is none of {', '.join(Version)}"
     feature = table.get("feature")
     if feature is not None and feature not in Capability.__members__:
         return f"feature {feature!r} is no member of pyjms.spi.Capability"
@@ -212,6 +226,16 @@ def select(catalogue: Catalogue, wanted: Iterable[str]) -> tuple[str, ...]:
             raise SelectionError(_nothing(catalogue, text))
         found |= matching
     return tuple(id for id in catalogue.requirements if not wanted or id in found)
+
+
+def in_version(catalogue: Catalogue, version: Version) -> Catalogue:
+    """Return the requirements by which a provider of `version` of JMS is judged: those of that version and of earlier ones."""
+    found = {id: each for id, each in catalogue.requirements.items() if each.version <= version}
+    chapters = {each.chapter for each in found.values()}
+    return Catalogue(
+        requirements=MappingProxyType(found),
+        chapters=MappingProxyType({number: each for number, each in catalogue.chapters.items() if number in chapters}),
+    )
 
 
 def is_selected(requirement: Requirement, wanted: Iterable[str]) -> bool:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from pyjms.spi.arguments import PlainlyTold, span_ms
 from pyjms.spi.terminal import INTERRUPTED, printable
-from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, select
+from pyjms_tck.catalogue import Catalogue, SelectionError, Version, in_version, load_catalogue, select
 from pyjms_tck.report.html import to_html
 from pyjms_tck.report.junit import check_can_write, to_junit, write_whole
 from pyjms_tck.report.terminal import compare, left_out, print_changes, print_report, print_requirements
@@ -93,6 +93,14 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")]
 
 
+Jms = Annotated[
+    Version,
+    typer.Option(
+        "--jms", help="Judge by this version of JMS: 1.1 leaves out what came with 2.0.", case_sensitive=False
+    ),
+]
+
+
 @app.command()
 def run(
     url: Annotated[str | None, typer.Argument(help="The provider's URL, such as vm://test.")] = None,
@@ -106,6 +114,7 @@ def run(
             "official assertion (JMS:SPEC:2). May be repeated.",
         ),
     ] = None,
+    version: Jms = Version.V2_0,
     listed: Annotated[bool, typer.Option("--list", help="Print the requirements and run nothing.")] = False,
     workers: Workers = None,
     timeout: Timeout = None,
@@ -114,15 +123,16 @@ def run(
     html_file: Html = None,
     junit_file: JUnit = None,
 ) -> None:
-    """Judge the provider behind URL by the requirements of JMS 1.1."""
+    """Judge the provider behind URL by the requirements of JMS 2.0, or of JMS 1.1 alone."""
     wanted = tuple(selected or ())
     if listed:
-        _list(load_catalogue(), wanted)
+        _list(in_version(load_catalogue(), version), wanted)
         return
     task = Task(
         url=_needed(url, "run"),
         profile=None if profile is None else str(profile),
         select=wanted,
+        version=version,
         target=SUITE_TARGET,
         workers=workers,
         limit_s=timeout,

@@ -12,7 +12,7 @@ import pytest
 from pyjms import JMSException
 from pyjms.spi.capability import Capability
 from pyjms_tck import fixtures
-from pyjms_tck.catalogue import Catalogue, SelectionError, load_catalogue, select
+from pyjms_tck.catalogue import Catalogue, SelectionError, Version, in_version, load_catalogue, select
 from pyjms_tck.checks import CheckError
 from pyjms_tck.environment import Environment
 from pyjms_tck.profile import ProfileError, load_profile
@@ -85,7 +85,11 @@ class JudgePlugin:
         if problems := [problem for item in judging for problem in _problems(item, catalogue)]:
             raise pytest.UsageError("\n".join(problems))
         try:
-            selected = set(select(catalogue, config.getoption("--jms-select")))
+            selected = set(
+                select(
+                    in_version(catalogue, Version(config.getoption("--jms-version"))), config.getoption("--jms-select")
+                )
+            )
             capabilities = self._environment.facts.capabilities
         except (SelectionError, JMSException) as error:
             raise pytest.UsageError(str(error)) from error

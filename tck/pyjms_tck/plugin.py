@@ -21,7 +21,7 @@ _MARKS = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the suite."""
-    group = parser.getgroup("pyjms_tck", "conformance to JMS 1.1")
+    group = parser.getgroup("pyjms_tck", "conformance to JMS")
     group.addoption("--jms-url", metavar="URL", help="judge the provider behind this URL")
     group.addoption("--jms-profile", metavar="FILE", help="the provider's profile.py")
     group.addoption(
@@ -30,6 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         help="only these requirements: id, section, chapter, feature, level or official assertion; may be repeated",
+    )
+    group.addoption(
+        "--jms-version",
+        metavar="VERSION",
+        default="2.0",
+        choices=["1.1", "2.0"],
+        help="only requirements of this version of JMS and of earlier ones: 1.1 or 2.0",
     )
 
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyjms.spi.capability import Capability
-from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement
+from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, Version
 from pyjms_tck.profile import Profile
 
 __all__ = [
@@ -190,7 +190,7 @@ class Report:
     """One run. Judgements are in the order of the catalogue."""
 
     suite: str
-    """``JMS 1.1`` or ``SPI``."""
+    """``JMS 2.0``, ``JMS 1.1`` or ``SPI``."""
     suite_version: str
     provider: ProviderFacts
     selection: tuple[str, ...]
@@ -304,6 +304,7 @@ def _judgement_data(judgement: Judgement) -> dict[str, Any]:
         "section": requirement.section,
         "chapter": requirement.chapter,
         "level": str(requirement.level),
+        **({} if requirement.version is Version.V1_1 else {"version": str(requirement.version)}),
         "statement": requirement.statement,
         "outcome": str(judgement.outcome),
         **{key: value for key, value in optional.items() if value},
@@ -339,6 +340,7 @@ def _judgement(entry: Mapping[str, Any]) -> Judgement:
             hint=entry["hint"],
             chapter=entry["chapter"],
             feature=entry.get("feature"),
+            version=Version(entry.get("version", Version.V1_1)),
             assertions=tuple(entry.get("assertions", ())),
             testable=is_testable,
             reason=None if is_testable else reason,

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pyjms.spi.words import installed_version
-from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue, select
+from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, in_version, load_catalogue, select
 from pyjms_tck.results import Report, TestResult, judge
 from pyjms_tck.runner.messages import Test, statement_of
 from pyjms_tck.runner.pool import Listener, PoolOutcome, Task, run_pool
@@ -24,10 +24,10 @@ _SPI_HINT = "the docstrings of pyjms.spi.provider say what a provider owes; the 
 
 async def judge_provider(task: Task, listener: Listener) -> Report:
     """Run the suite. Raises `RunRefusedError`, and `SelectionError` for a selection that matches nothing."""
-    catalogue = load_catalogue()
+    catalogue = in_version(load_catalogue(), task.version)
     selected = select(catalogue, task.select)
     outcome = await run_pool(task, listener)
-    return _report("JMS 1.1", catalogue, selected, outcome, task)
+    return _report(f"JMS {task.version}", catalogue, selected, outcome, task)
 
 
 async def judge_spi(task: Task, listener: Listener) -> Report:

@@ -37,7 +37,7 @@ def test_run_judges_writes_the_reports_and_exits_well(tmp_path: Path) -> None:
     options = [part for name, path in files.items() for part in (f"--{name}", path)]
     result = call("run", "vm://command", "--select", ID, "--workers", 1, *options)
     assert result.exit_code == Exit.CONFORMS
-    assert "Conforms to the selected requirements of JMS 1.1." in result.output
+    assert "Conforms to the selected requirements of JMS 2.0." in result.output
     report = Report.from_json(files["json"].read_text("utf-8"))
     assert [judgement.requirement.id for judgement in report.judgements] == [ID]
     assert report.provider.title == "vm://command"

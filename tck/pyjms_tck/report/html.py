@@ -205,7 +205,7 @@ def _body(judgement: Judgement) -> Iterator[str]:
         "recorded": "; ".join(judgement.observed),
         "level": str(requirement.level),
         "feature": requirement.feature or "",
-        "section": f"JMS 1.1, {requirement.section}",
+        "section": f"JMS {requirement.version}, {requirement.section}",
         "covers": ", ".join(requirement.assertions),
         "tests": _tests(judgement.tests),
     }

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
+from pyjms_tck.catalogue import Version
 from pyjms_tck.results import ProviderFacts, TestResult, writable
 
 
@@ -26,6 +27,7 @@ class Job:
     profile: str | None
     """The path of a profile.py."""
     select: tuple[str, ...]
+    version: Version
     target: str
     """The file or folder with the tests."""
     dump: str

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyjms.spi.words import counted
+from pyjms_tck.catalogue import Version
 from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult, without_places
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
 
@@ -79,6 +80,8 @@ class Task:
     """The number of processes; None: as many as the profile and the processors allow."""
     limit_s: float | None = None
     """The time limit of a test; None: the profile's."""
+    version: Version = Version.V2_0
+    """The version of JMS by which the provider is judged."""
     start_limit_s: float = 60.0
     """The time limit for a process to connect and collect the tests."""
     give_up_after: int = GIVE_UP_AFTER
@@ -136,7 +139,14 @@ class _Worker:
                 limit=_LINE_BYTES_MAX,
             )
         task = self._task
-        job = Job(url=task.url, profile=task.profile, select=task.select, target=task.target, dump=str(self._dump))
+        job = Job(
+            url=task.url,
+            profile=task.profile,
+            select=task.select,
+            version=task.version,
+            target=task.target,
+            dump=str(self._dump),
+        )
         try:
             answer = await self._ask(to_line(job), task.start_limit_s, f"was not ready within {task.start_limit_s:g} s")
         except _StuckError as error:

@@ -19,7 +19,7 @@ import pytest
 
 from pyjms import JMSException, JMSSecurityException
 from pyjms.spi.capability import Capability
-from pyjms_tck.catalogue import CatalogueError, SelectionError, load_catalogue, select
+from pyjms_tck.catalogue import CatalogueError, SelectionError, Version, in_version, load_catalogue, select
 from pyjms_tck.environment import Environment
 from pyjms_tck.judge_plugin import PROPERTY, JudgePlugin, requirements_of, test_name
 from pyjms_tck.profile import ProfileError, load_profile
@@ -38,7 +38,7 @@ def main() -> None:
     sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115  open as long as the process
     data = json.loads(source.readline())
     del data["kind"]
-    job = Job(**{**data, "select": tuple(data["select"])})
+    job = Job(**{**data, "select": tuple(data["select"]), "version": Version(data["version"])})
     with Path(job.dump).open("w", encoding="utf-8") as dump:
         _Worker(job, Orders(source), answers, dump).run()
 
@@ -61,7 +61,7 @@ class _Worker:
         """Check the provider, collect the tests, and execute orders."""
         try:
             self._environment = Environment(self._job.url, load_profile(self._job.profile))
-            select(load_catalogue(), self._job.select)
+            select(in_version(load_catalogue(), self._job.version), self._job.select)
         except (ProfileError, SelectionError, CatalogueError) as error:
             self._answer(Refused(text=str(error), is_unreachable=False))
             return
@@ -87,6 +87,7 @@ class _Worker:
             *("--jms-url", self._job.url),
             *(["--jms-profile", self._job.profile] if self._job.profile else []),
             *(part for text in self._job.select for part in ("--jms-select", text)),
+            *("--jms-version", str(self._job.version)),
             self._job.target,
         ]
 

@@ -25,32 +25,15 @@ from pyjms import (
     XATopicConnection,
     XATopicConnectionFactory,
     XATopicSession,
-    Xid,
 )
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeDestination, MakeFactory, MakeName
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
+from pyjms_tck.suite.chapter_08.branches import Branch
 from pyjms_tck.suite.exchange import in_each_mode, leftovers, send_texts, take, take_texts
 
 DOMAINS = ["common", "queue", pytest.param("topic", marks=needs("TOPICS"))]
-
-
-class Branch(Xid):
-    """The name of a branch that no other test uses."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name.encode()
-
-    def getFormatId(self) -> int:
-        return 20_020
-
-    def getGlobalTransactionId(self) -> bytes:
-        # X/Open XA allows 64 bytes; the end of the name is what makes it unique.
-        return self._name[-64:]
-
-    def getBranchQualifier(self) -> bytes:
-        return b"1"
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""JMS 2.0: what it asks for beyond JMS 1.1."""
