@@ -12,6 +12,12 @@ from tests.tck.broken.mutants import (
     finer,
     further,
     headers,
+    jms2_consumers,
+    jms2_contexts,
+    jms2_messages,
+    jms2_producers,
+    jms2_sending,
+    jms2_sharing,
     properties,
     selectors,
     sending,
@@ -38,6 +44,12 @@ AREAS = {
     "further": further.MUTANTS,
     "finer": finer.MUTANTS,
     "single": single.MUTANTS,
+    "JMS 2.0: sharing": jms2_sharing.MUTANTS,
+    "JMS 2.0: sending": jms2_sending.MUTANTS,
+    "JMS 2.0: messages": jms2_messages.MUTANTS,
+    "JMS 2.0: contexts": jms2_contexts.MUTANTS,
+    "JMS 2.0: consumers": jms2_consumers.MUTANTS,
+    "JMS 2.0: producers": jms2_producers.MUTANTS,
 }
 """The mutants by what they break."""
 MUTANTS = tuple(each for mutants in AREAS.values() for each in mutants)

@@ -144,8 +144,8 @@ MUTANTS = (
         "send takes the priority from the message",
         edit(
             _SEND,
-            "expiration, mode, priority, deliver_at)\n    try",
-            "expiration, mode, own._priority, deliver_at)\n    try",
+            "expiration, mode, priority, deliver_at)\n    if",
+            "expiration, mode, own._priority, deliver_at)\n    if",
         ),
     ),
     mutant("3.4.10-a", "the receiver does not see the priority", edit(_THAW, "envelope.priority", "4")),
