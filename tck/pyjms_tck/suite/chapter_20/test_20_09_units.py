@@ -139,12 +139,13 @@ def test_20_9_g_acknowledge_does_nothing_in_other_modes(
 ) -> None:
     make_context().create_producer().send(queue, "text")
     context = make_context(mode)
-    message = _next(context.create_consumer(queue), waits)
+    consumer = context.create_consumer(queue)
+    message = _next(consumer, waits)
     context.acknowledge()
     assert message.get_body(str) == "text"
     if mode == JMSContext.SESSION_TRANSACTED:
         context.rollback()
-        assert _next(context.create_consumer(queue), waits).jms_redelivered, "it was not acknowledged"
+        assert _next(consumer, waits).jms_redelivered, "it was not acknowledged"
 
 
 @requirement("20.9-h")
