@@ -22,15 +22,15 @@ PATIENCE_MS = 10_000
 
 
 @contextmanager
-def served(store_url: str | None = None, **host: Any) -> Iterator[Connection]:
-    with stored_broker(store_url, **host) as broker:
-        connection = ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection()
+def served(store_url: str | None = None, protocol: str = "stomp", **host: Any) -> Iterator[Connection]:
+    with stored_broker(store_url, port={"name": protocol, "type": protocol}, **host) as broker:
+        connection = ConnectionFactory(f"{protocol}://127.0.0.1:{port_of(broker)}").create_connection()
         with connection:
             connection.start()
             yield connection
 
 
-@pytest.fixture(params=["vm", "stomp"])
+@pytest.fixture(params=["vm", "stomp", "amqp"])
 def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
     if request.param == "vm":
         name = f"strict-{next(_numbers)}"
@@ -39,7 +39,7 @@ def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
             yield opened
         stop_broker(name)
         return
-    with served(reliability="strict") as opened:
+    with served(protocol=request.param, reliability="strict") as opened:
         yield opened
 
 
@@ -92,8 +92,9 @@ def test_a_transaction_is_told_and_commits_the_rest(connection: Connection) -> N
 
 
 @pytest.mark.realises("JBM-2.1.b")
-def test_with_a_store_every_destination_takes_persistent_messages(tmp_path: Path) -> None:
-    with served(f"sqlite:///{tmp_path}/shop.db", reliability="strict") as opened:
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_with_a_store_every_destination_takes_persistent_messages(tmp_path: Path, protocol: str) -> None:
+    with served(f"sqlite:///{tmp_path}/shop.db", protocol, reliability="strict") as opened:
         session = opened.create_session()
         for destination in destinations(session).values():
             consumer = session.create_consumer(destination)

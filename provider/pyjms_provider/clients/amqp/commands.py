@@ -23,7 +23,6 @@ from pyjms_provider.amqp.performatives import (
     Attach,
     Coordinator,
     Properties,
-    Rejected,
     Source,
     Target,
     write,
@@ -32,7 +31,6 @@ from pyjms_provider.clients.amqp.links import ClientLink, SendingLink, new_name
 from pyjms_provider.clients.amqp.physical_connection import Reply
 from pyjms_provider.clients.amqp.refusals import outcome_refusal
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError
-from pyjms_provider.protocols.profile.answers import error_of
 from pyjms_provider.protocols.profile.commands import Command, ReadGroup
 
 if TYPE_CHECKING:
@@ -61,10 +59,6 @@ def message_of(command: Command) -> bytes:
 
 def command_refusal(outcome: Any) -> ProviderError | None:
     """Return the broker's error for a command; None: it has done it."""
-    error = outcome.error if isinstance(outcome, Rejected) else None
-    info = {str(key): str(value) for key, value in ((error.info if error else None) or {}).items()}
-    if error is not None and "code" in info:
-        return error_of(info, error.description or "")
     refused = outcome_refusal(outcome)
     if refused is None and not isinstance(outcome, Answered):
         return ProviderError(

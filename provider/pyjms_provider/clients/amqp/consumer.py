@@ -130,6 +130,9 @@ def refused(
     A selector was checked by the runtime, and brokers differ in what they take; what is locked is a subscription in use, or a destination of
     another connection's.
     """
+    if selector is not None and isinstance(error, InvalidSelectorError):
+        # The broker may have cut the selector.
+        return InvalidSelectorError(error.problem, selector.text, error.position)
     if selector is not None and link.condition == Condition.INVALID_FIELD:
         return InvalidSelectorError(error.reason, selector.text, 0)
     if link.condition == Condition.RESOURCE_LOCKED:

@@ -19,8 +19,10 @@ from pyjms.spi.errors import (
 )
 from pyjms_provider.amqp.errors import Condition
 from pyjms_provider.amqp.performatives import Error, Modified, Rejected, Released
+from pyjms_provider.protocols.profile.answers import error_of
 
 _SHOWN: Final = 400
+_OURS: Final = "PYJMS-"
 
 CONDITIONS: Final[Mapping[str, type[ProviderError]]] = {
     Condition.NOT_FOUND: DestinationError,
@@ -55,12 +57,15 @@ def text_of(error: Error | None) -> str:
 
 
 def refusal(error: Error | None, default: type[ProviderError] = ProviderError) -> ProviderError:
-    """Return the error for what the broker says.
+    """Return the error for what the broker says: of the class and code that the pyjms broker names, or that the condition means.
 
     Args:
         error: the broker's error; None: it gives none.
         default: the class for a condition that is not in the table.
     """
+    headers = {str(name): str(value) for name, value in ((error.info if error else None) or {}).items()}
+    if error is not None and headers.get("code", "").startswith(_OURS):
+        return error_of(headers, error.description or "")
     kind = default if error is None else CONDITIONS.get(str(error.condition), default)
     return kind(f"the broker refused it: {text_of(error)}")
 

@@ -10,11 +10,14 @@ from random import Random
 import pytest
 
 from pyjms.testing import VirtualClock
+from pyjms_provider.amqp.codec import Described, ULong
 from pyjms_provider.amqp.errors import Condition
 from pyjms_provider.amqp.performatives import (
     Attach,
     Close,
     Detach,
+    Disposition,
+    Error,
     Header,
     Properties,
     Rejected,
@@ -78,6 +81,39 @@ def test_a_host_that_makes_no_nodes_has_those_of_its_operator() -> None:
         assert state.error is not None
         assert state.error.condition == Condition.NOT_FOUND
         peer.close()
+
+
+@pytest.mark.parametrize("outcomes", [(), ("amqp:accepted:list",)], ids=["rejected", "detached"])
+def test_a_refusal_has_the_code_of_the_brokers_error(outcomes: tuple[str, ...]) -> None:
+    with (
+        served_url(host={"queue_defaults": {"max_messages": 1, "overflow": "reject"}}) as url,
+        closed_at_the_end(RawBroker(url)) as broker,
+    ):
+        broker.put("full", text("x"))
+        peer = broker.sender("full", source=Source(outcomes=outcomes))
+        peer.transfer(text("y"))
+        error = peer.expect(Detach).error if outcomes else peer.expect(Disposition).state.error
+        assert isinstance(error, Error)
+        assert error.condition == Condition.RESOURCE_LIMIT_EXCEEDED
+        assert error.info == {"code": "PYJMS-QUEUE-FULL", "kind": "PYJMS-RESOURCE"}
+        assert "full" in (error.description or "")
+
+
+def test_a_refusal_fits_the_clients_frames() -> None:
+    selector = f"{'é' * 2_000} = = 1"
+    filters = {"jms-selector": Described(ULong(0x0000468C00000004), selector)}
+    with served_url() as url, closed_at_the_end(RawBroker(url)) as broker:
+        peer = broker.opened(max_frame_size=512)
+        peer.begin()
+        peer.send(Attach("in", 0, True, source=Source(fresh(), filter=filters), target=Target()))
+        peer.expect(Attach)
+        detach = peer.expect(Detach)
+    assert len(write(detach)) + 8 <= 512
+    assert detach.error is not None
+    info = dict(detach.error.info or {})
+    assert (detach.error.condition, info["code"]) == (Condition.INVALID_FIELD, "PYJMS-SELECTOR")
+    assert info["selector"]
+    assert selector.startswith(info["selector"])
 
 
 def test_a_served_broker_survives_peers_that_keep_no_rules(broker: RawBroker) -> None:

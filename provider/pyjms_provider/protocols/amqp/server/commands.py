@@ -16,7 +16,7 @@ from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import Attach, Coordinator, Rejected
 from pyjms_provider.protocols.amqp.server.pages import PageLink
 from pyjms_provider.protocols.amqp.server.producers import takes_rejected
-from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, refusal
+from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, told
 from pyjms_provider.protocols.amqp.server.work import Work, nothing
 from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.profile.answers import Counted, Found
@@ -164,7 +164,7 @@ class CommandLink:
             elif delivery.is_settled or not takes_rejected(self.link):
                 session.end_link(self.link, error)
             else:
-                session.answer(delivery, Rejected(refusal(error, room)))
+                session.answer(delivery, Rejected(told(error, room)))
         elif not delivery.is_settled:
             *parts, last = parts_of(answer, room)
             for part in parts:

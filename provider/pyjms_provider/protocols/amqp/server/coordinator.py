@@ -105,7 +105,7 @@ class CoordinatorLink:
         if delivery.is_settled or not takes_rejected(self.link):
             self._session.end_link(self.link, error)
         else:
-            self._session.answer(delivery, Rejected(told(error)))
+            self._session.answer(delivery, Rejected(told(error, self._session.session.connection.frame_room)))
 
     def settled_by_client(self, count: int) -> None:
         """The coordinator settles first."""

@@ -269,18 +269,19 @@ class ProducerLink:
         self._answer(delivery, error)
 
     def _answer(self, delivery: IncomingDelivery, error: Exception | None) -> None:
+        room = self.session.session.connection.frame_room
         if error is not None:
             is_in_transaction = isinstance(delivery.state, TransactionalState)
             if is_in_transaction:
                 self.session.engine.transactions.spoil(delivery.state.txn_id, error)
             if self.address is None:
-                error = _with_tag(error, delivery)
+                error = _with_tag(error, delivery, room)
             # Of a settled message of a transaction the commit tells that it was not taken, and else the end of the link.
             is_told_later = is_in_transaction or self.session.unit.transacted
             if (delivery.is_settled and not is_told_later) or not (delivery.is_settled or takes_rejected(self.link)):
                 self.session.end_link(self.link, error)
                 return
-        state: Any = ACCEPTED if error is None else Rejected(told(error))
+        state: Any = ACCEPTED if error is None else Rejected(told(error, room))
         if isinstance(delivery.state, TransactionalState):
             state = TransactionalState(delivery.state.txn_id, state)
         if self.session.answer(delivery, state):
@@ -410,9 +411,9 @@ def takes_rejected(link: Link) -> bool:
     return not outcomes or "amqp:rejected:list" in outcomes
 
 
-def _with_tag(error: Exception, delivery: IncomingDelivery) -> AmqpError:
+def _with_tag(error: Exception, delivery: IncomingDelivery, room: int) -> AmqpError:
     """Return an error that says which message of an anonymous relay it is about."""
-    fault = link_fault(error)
+    fault = link_fault(error, room)
     fault.info = {**(fault.info or {}), "delivery-tag": delivery.tag}
     return fault
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -66,36 +66,38 @@ def condition_of(error: BaseException) -> str:
     return _CONDITIONS[kinds[0]] if kinds else Condition.INTERNAL_ERROR
 
 
-def told(error: BaseException) -> Error:
-    """Return an error as the peer is told."""
-    info = error.info if isinstance(error, AmqpError) else None
-    # Never left out: the SDK of Azure reads it always, and waits for ever if it is not there.
-    return Error(condition_of(error), _text(error), info or {})
-
-
-def refusal(error: Exception, room: int) -> Error:
-    """Return an error as a pyjms client is told, which raises one of the same class.
+def told(error: BaseException, room: int) -> Error:
+    """Return an error as the peer is told: a pyjms client raises one of the same class and code.
 
     Args:
-        error: why its command was not done.
+        error: why something was not done.
         room: bytes that a performative may have: longer texts are cut.
     """
-    found = told(error)
-    if not isinstance(error, ProviderError):
-        return found
-    # A character has four bytes at most; the reason, the selector and what is wrong with it are of any length.
-    longest = max(room - _REFUSAL_OVERHEAD, 0) // 16
-    info = {name: text[:longest] for name, text in error_headers(error).items()}
-    return Error(found.condition, (found.description or "")[: 2 * longest], info)
+    left = max(room - _OVERHEAD, 0)
+    info: Mapping[str, Any] | None = error.info if isinstance(error, AmqpError) else None
+    if isinstance(error, ProviderError):
+        headers = error_headers(error)
+        long = _OF_ANY_LENGTH & headers.keys()
+        info = headers | {name: _cut(headers[name], left // 4) for name in long}
+        left -= len(long) * (left // 4)
+    # Never left out: the SDK of Azure reads it always, and waits for ever if it is not there.
+    return Error(condition_of(error), _cut(_text(error), left), info or {})
 
 
-_REFUSAL_OVERHEAD: Final = 300
-"""Bytes of a disposition with a refusal, beside its texts."""
+_OVERHEAD: Final = 300
+"""Bytes of a disposition or detach with an error, beside its texts of any length."""
+_OF_ANY_LENGTH: Final = frozenset({"problem", "selector"})
 
 
-def link_fault(error: BaseException) -> LinkFault:
-    """Return the error with which a link ends."""
-    return LinkFault(condition_of(error), _text(error), error.info if isinstance(error, AmqpError) else None)
+def _cut(text: str, size: int) -> str:
+    """Return the beginning of a text that has so many bytes at most."""
+    return text.encode(errors="replace")[:size].decode(errors="ignore")
+
+
+def link_fault(error: BaseException, room: int) -> LinkFault:
+    """Return the error with which a link ends; its texts are cut as those of `told`."""
+    found = told(error, room)
+    return LinkFault(found.condition, found.description or "", found.info)
 
 
 def as_provider_error(error: Exception) -> ProviderError:

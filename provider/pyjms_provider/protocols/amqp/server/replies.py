@@ -158,9 +158,12 @@ class TokenLink:
         return HTTPStatus.ACCEPTED, ""
 
     def _settle(self, delivery: IncomingDelivery, error: Exception | None) -> None:
+        session = self._session
         if error is not None and (delivery.is_settled or not takes_rejected(self.link)):
-            self._session.end_link(self.link, error)
-        elif not self._session.answer(delivery, ACCEPTED if error is None else Rejected(told(error))):
+            session.end_link(self.link, error)
+            return
+        room = session.session.connection.frame_room
+        if not session.answer(delivery, ACCEPTED if error is None else Rejected(told(error, room))):
             self.settled_by_client(1)
 
     def settled_by_client(self, count: int) -> None:

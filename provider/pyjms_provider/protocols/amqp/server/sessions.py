@@ -97,7 +97,7 @@ class ServedSession:
             self._links[link] = link.context = self._made(link)
         except (LinkFault, SessionFault) as fault:
             link.context = _Refused()
-            link.refuse(link_fault(fault))
+            link.refuse(self._link_fault(fault))
 
     def lose(self, name: str, role: bool) -> None:
         """End the link of a name that another session of the connection attaches (part 2, 2.6.1)."""
@@ -125,7 +125,7 @@ class ServedSession:
         """Refuse a link that waits for its answer."""
         self._links.pop(link, None)
         link.context = _Refused()
-        link.refuse(link_fault(error))
+        link.refuse(self._link_fault(error))
 
     def detached(self, event: LinkDetached) -> None:
         """End a link that the client has detached, or that has ended as the client broke a rule."""
@@ -151,7 +151,7 @@ class ServedSession:
     ) -> None:
         done(error)
         if not has_failed:
-            link.detach(is_closed=is_closed, fault=None if error is None else link_fault(error))
+            link.detach(is_closed=is_closed, fault=None if error is None else self._link_fault(error))
 
     def end_link(self, link: Link, error: Exception) -> None:
         """End a link for a reason of the broker's."""
@@ -161,10 +161,13 @@ class ServedSession:
         link.context = _Refused()
         self._spoil(link, error)
         if link.is_attached:
-            link.detach(is_closed=True, fault=link_fault(error))
+            link.detach(is_closed=True, fault=self._link_fault(error))
         work = served.detach(is_closed=False, is_lost=True)
         if work is not None:
             self.add(work)
+
+    def _link_fault(self, error: BaseException) -> LinkFault:
+        return link_fault(error, self.session.connection.frame_room)
 
     def _spoil(self, link: Link, error: Exception) -> None:
         """Have the open transaction fail, as the broker has ended a link on which the client sends in it."""
