@@ -28,8 +28,10 @@ TRANSPORTS = {
     "stomp": ("stomp", False, ""),
     "stomp with a store": ("stomp", True, ""),
     "stomp, one message ahead": ("stomp", False, "?prefetch_messages=1"),
+    "amqp": ("amqp", False, ""),
+    "amqp with a store": ("amqp", True, ""),
+    "amqp, one message ahead": ("amqp", False, "?prefetch_messages=1"),
 }
-_PLACES = TRANSPORTS | {"amqp with a store": ("amqp", True, "")}
 _QUEUE = "orders"
 _numbers = count(1)
 
@@ -119,7 +121,7 @@ class Waiting:
 @contextmanager
 def opened(transport: str, kind: str, folder: Path) -> Iterator[Site]:
     """Run a broker, and stop it in the end."""
-    scheme, is_stored, options = _PLACES[transport]
+    scheme, is_stored, options = TRANSPORTS[transport]
     store = f"sqlite:///{folder / 'broker.db'}" if is_stored else ""
     policy: dict[str, Any] = {kind: True}
     with _embedded(store, policy) if scheme == "vm" else _served(scheme, store, policy, options) as url:

@@ -42,6 +42,7 @@ from pyjms_provider.clients.amqp.links import ClientLink, new_name
 from pyjms_provider.clients.amqp.profiles import capability_of
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError
 from pyjms_provider.clients.network.delivery_counts import COUNTS
+from pyjms_provider.protocols.profile.commands import Unsubscribe
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
@@ -192,6 +193,8 @@ class AmqpConsumer(ProviderConsumer):
         self._is_interested = False
         self._is_revoked = False
         """Whether messages that still come go back, since nothing waits for them."""
+        self._is_withdrawn = False
+        """Whether older messages go back first, and nothing is received meanwhile."""
         self._draining: Reply | None = None
         """The call that waits until the broker has sent what it has."""
         self._is_closed = False
@@ -313,7 +316,7 @@ class AmqpConsumer(ProviderConsumer):
 
     def arrived(self, link: _ConsumerLink, delivery: IncomingDelivery) -> None:
         """Queue a message, or give it back if it is no longer wanted."""
-        goes_back = self._is_closed or self._is_revoked
+        goes_back = self._is_closed or self._is_revoked or self._is_withdrawn
         if link is not self._link or (goes_back and not self._connection.profile.keeps_released):
             link.session.update_incoming((delivery,), RELEASED)
             return
@@ -353,6 +356,8 @@ class AmqpConsumer(ProviderConsumer):
         link = self._link
         if link is None or not self._is_interested or self._is_closed or not self._connection.is_started:
             return False
+        if self._is_withdrawn:
+            return False
         receiver = link.link
         room = self._window - len(self._arrived)
         if (
@@ -388,6 +393,36 @@ class AmqpConsumer(ProviderConsumer):
         remember(arrived)
         for outcome, is_seen in ((FAILED, True), (RELEASED, False)):
             link.session.update_incoming([each.delivery for each in arrived if each.is_seen is is_seen], outcome)
+
+    def withdraw(self) -> None:
+        """Give back what was not delivered, and what still comes, as older messages are about to go back: they would be overtaken.
+
+        Raises as `PhysicalConnection.call`. `go_on` follows.
+        """
+        with self._connection.lock:
+            link = self._link
+            if link is None or self._is_closed:
+                return
+            self._is_withdrawn = True
+            self._revoke()
+
+        def ask(reply: Reply) -> None:
+            receiver = link.link
+            if link is self._link and receiver is not None and receiver.is_attached and receiver.is_draining:
+                self._draining = reply
+            else:
+                link.physical.settle(reply)
+
+        try:
+            link.physical.call(ask, "a drain")
+        finally:
+            self._draining = None
+
+    def go_on(self) -> None:
+        """Receive again after `withdraw`."""
+        with self._connection.lock:
+            self._is_withdrawn = False
+            self._grant()
 
     def put_back(self, messages: Sequence[ReceivedMessage], *, is_seen: bool) -> bool:
         """Have messages delivered again from here, before later ones; return False if that cannot be. The lock is held."""
@@ -554,6 +589,8 @@ class AmqpConsumer(ProviderConsumer):
             self._is_closed = True
             link = self._link
             is_held = link is not None and link.has_held()
+            # With the session all of its consumers end.
+            is_commanded = self._connection.has_commands and not self.session.is_closed
             if link is not None:
                 link.physical.settle(self._draining)
                 if self._connection.profile.keeps_released:
@@ -562,18 +599,36 @@ class AmqpConsumer(ProviderConsumer):
                     self._give_back_arrived(link)
                 if is_held:
                     # Else the broker would send it messages that others wait for, again and again as they are released.
-                    self._drain_credit(link)
+                    if is_commanded and link.link is not None:
+                        link.link.give_credit(0)
+                    else:
+                        self._drain_credit(link)
         try:
             if link is not None and is_held:
                 # What the session has not settled stays with it, and can be settled on this link alone.
                 self.session.keep_link(link, self)
-                self._flush(link.physical)
+                if is_commanded and link.link is not None:
+                    self._unsubscribe(link.physical, link.link.name)
+                else:
+                    self._flush(link.physical)
             elif link is not None:
                 self.end_link(link)
         except (ConnectionLostInCallError, UnansweredError) as error:
             _log.debug("a consumer ended with its connection: %s", error)
         finally:
             self._finish()
+
+    def _unsubscribe(self, physical: PhysicalConnection, name: str) -> None:
+        """Have the pyjms broker end the consumer of a link that is kept, so that others may be its queue's exclusive one.
+
+        Raises `ConnectionLostInCallError`, `UnansweredError`.
+        """
+        try:
+            self.session.commands(physical).ask(Unsubscribe(id=name))
+        except UnansweredError:
+            raise
+        except ProviderError as error:
+            _log.warning("the broker has not ended a consumer of %s: %s", self.request.address, error.reason)
 
     def end_link(self, link: _ConsumerLink) -> None:
         """Detach a link of this consumer; a durable subscription stays. Raises as `ClientLink.detach`."""

@@ -184,6 +184,10 @@ class ClientSession(Protocol):
         """Forget messages that are settled, or go back; the lock is held."""
         ...
 
+    def commands(self, physical: PhysicalConnection) -> CommandLink:
+        """Return the link for commands to the pyjms broker."""
+        ...
+
     def keep_link(self, link: ClientLink, consumer: Any) -> None:
         """End the link of a closed consumer when its messages are settled."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -587,20 +587,40 @@ class AmqpSession(ProviderSession):
         for tag in live:
             by_consumer.setdefault(tag.consumer, []).append(tag)
         goes_back = []
-        with self.connection.lock:
-            for consumer, tags in by_consumer.items():
-                if consumer.put_back(tags, is_seen=is_seen):
-                    self.let_go(tags)
-                else:
-                    goes_back += tags
-        if goes_back:
-            for tag in goes_back:
-                tag.is_seen = is_seen
-            self._return_held(goes_back)
-            self._end_kept()
+        withdrawn = self._behind(by_consumer)
+        try:
+            for consumer in withdrawn:
+                self._withdraw(consumer)
+            with self.connection.lock:
+                for consumer, tags in by_consumer.items():
+                    if consumer not in withdrawn and consumer.put_back(tags, is_seen=is_seen):
+                        self.let_go(tags)
+                    else:
+                        goes_back += tags
+            if goes_back:
+                for tag in goes_back:
+                    tag.is_seen = is_seen
+                self._return_held(goes_back)
+                self._end_kept()
+        finally:
+            for consumer in withdrawn:
+                consumer.go_on()
         physical = self.connection.failover.newest
         physical.run_due()
         self._flush(physical)
+
+    def _behind(self, returning: Collection[AmqpConsumer]) -> list[AmqpConsumer]:
+        """Return the open consumers that would get later messages before those that closed ones give back to the pyjms broker."""
+        if not self.connection.has_commands:
+            return []
+        addresses = {consumer.request.address for consumer in returning if not consumer.is_open}
+        return [consumer for consumer in self.consumers() if consumer.request.address in addresses]
+
+    def _withdraw(self, consumer: AmqpConsumer) -> None:
+        try:
+            consumer.withdraw()
+        except (ConnectionLostInCallError, UnansweredError) as error:
+            _log.debug("what a consumer was sent may overtake what goes back: %s", error)
 
     def _return_held(self, tags: Sequence[ReceivedMessage]) -> None:
         """Give messages back to the broker, each to its old place."""

@@ -203,6 +203,45 @@ def test_a_closed_consumer_is_sent_nothing_of_what_a_failed_transaction_gives_ba
     assert peer.outcomes == [ACCEPTED]
 
 
+def test_a_closed_consumer_whose_messages_are_held_ends_at_the_broker(peer: Peer, session: AmqpSession) -> None:
+    peer.queue("orders").append(Kept(message_of("one")))
+    consumer = consume(session)
+    receive(consumer)
+    (link,) = [each for each in peer.connections[-1].links if isinstance(each, Sender)]
+    consumer.close()
+    assert [asked.headers for asked in peer.commands if asked.name == "UNSUBSCRIBE"] == [{"id": link.name}]
+    assert (link.is_attached, link.credit) == (True, 0)
+    consume(session).close()
+    session.close()
+    assert len(peer.asked("UNSUBSCRIBE")) == 1
+
+
+def test_a_consumer_closes_even_if_the_broker_refuses_to_end_it(
+    peer: Peer, session: AmqpSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.script.command = refusing("UNSUBSCRIBE", ProviderError("there is none"))
+    peer.queue("orders").append(Kept(message_of("one")))
+    consumer = consume(session)
+    delivery = receive(consumer)
+    consumer.close()
+    assert not consumer.is_open
+    assert "there is none" in caplog.text
+    session.acknowledge([delivery])
+    session.commit()
+    assert peer.outcomes == [ACCEPTED]
+
+
+def test_what_a_closed_consumer_gives_back_is_not_overtaken(peer: Peer, session: AmqpSession) -> None:
+    peer.queue("orders").extend(Kept(message_of(text)) for text in ("one", "two", "three"))
+    first = consume(session)
+    one = receive(first)
+    first.close()
+    second = consume(session)
+    two = receive(second)
+    session.recover([one, two])
+    assert [receive(second).envelope.body for _ in range(3)] == ["one", "two", "three"]
+
+
 @pytest.mark.parametrize("end", ["committed", "refused", "rolled back", "branch"])
 def test_the_link_of_a_closed_consumer_ends_with_what_holds_its_messages(
     peer: Peer, session: AmqpSession, end: str

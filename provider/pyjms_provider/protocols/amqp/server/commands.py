@@ -14,6 +14,7 @@ from pyjms_provider.amqp.capabilities import COMMANDS
 from pyjms_provider.amqp.errors import AmqpError, Condition, LinkFault
 from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import Attach, Coordinator, Rejected
+from pyjms_provider.protocols.amqp.server.consumers import ConsumerLink
 from pyjms_provider.protocols.amqp.server.pages import PageLink
 from pyjms_provider.protocols.amqp.server.producers import takes_rejected
 from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, told
@@ -82,6 +83,8 @@ class CommandLink:
         session, kind, size = self._session, type(command), len(delivery.data)
         if isinstance(command, commands.ReadGroup):
             return self._reading(delivery, command)
+        if isinstance(command, commands.Unsubscribe):
+            return self._unsubscribing(delivery, command)
         found = self._handlers.get(kind)
         if found is None:
             raise CommandError(f"{command.COMMAND} is no command over AMQP")
@@ -125,6 +128,20 @@ class CommandLink:
         guard = self._session.engine.guard
         guard.look(command.address)
         return Found(guard.host.has(command.address)).headers()
+
+    def _unsubscribing(self, delivery: IncomingDelivery, command: commands.Unsubscribe) -> Work:
+        """Return the work of UNSUBSCRIBE. Raises `CommandError`: there is no such consumer."""
+        link = self._session.session.link_named(command.id, False)
+        consumer = None if link is None else link.context
+        if not isinstance(consumer, ConsumerLink):
+            raise CommandError(f"this session has no consumer with the name {readable(command.id)[:80]!r}")
+        consumer.stop()
+        return Work(
+            partial(self._try, delivery, consumer.end_consumer),
+            partial(self._done, delivery, {}),
+            self._session.waits,
+            content_bytes=len(delivery.data),
+        )
 
     # Pages
 

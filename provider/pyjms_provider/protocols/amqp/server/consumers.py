@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
@@ -264,6 +264,7 @@ class ConsumerLink(_OutgoingLink):
         self._held: Delivery | None = None
         """A message that was taken, and has no credit any more."""
         self._is_ended = False
+        self._has_subscribed = False
         self._request: SubscribeRequest | None = None
         engine = session.engine
         self._fetching = Fetching(
@@ -288,6 +289,7 @@ class ConsumerLink(_OutgoingLink):
         if request.durable_name is not None or request.shared_name is not None:
             guard.subscribe(self._client_id, request.durable_name or request.shared_name or "")
         self._consumer = guard.host.subscribe(session.receiving, (request,), self._notified, self._client_id)
+        self._has_subscribed = True
 
     def _make_node(self) -> None:
         """Make the node, if the link has one of its own. Raises `ProviderError`."""
@@ -416,6 +418,31 @@ class ConsumerLink(_OutgoingLink):
 
     # The end
 
+    @property
+    def is_open(self) -> bool:
+        return super().is_open and not self._is_ended
+
+    def stop(self) -> None:
+        """Send nothing more, as `end_consumer` follows."""
+        self._is_ended = True
+
+    def end_consumer(self) -> None:
+        """Close the consumer; the client holds on to what it has not settled, until it detaches the link. May wait; raises `ProviderError`."""
+        self._give_back_unseen(self._close_consumer())
+
+    def _close_consumer(self) -> list[Delivery]:
+        """Close the consumer, and return what was taken and not sent."""
+        consumer, self._consumer = self._consumer, None
+        self._fetching.drop()
+        if consumer is not None:
+            consumer.close()
+        held, self._held = self._held, None
+        return [] if held is None else [held]
+
+    def _give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        if deliveries:
+            self.session.receiving.give_back_unseen(deliveries)
+
     def detach(self, *, is_closed: bool, is_lost: bool) -> Work | None:
         """Return the work that ends it. A durable subscription ends with a link that is closed, and stays where it is detached alone."""
         self.is_attached = False
@@ -424,20 +451,13 @@ class ConsumerLink(_OutgoingLink):
 
     def _end(self, *, is_closed: bool) -> None:
         """Close the consumer, and give back what the client has not settled. May wait; raises `ProviderError`."""
-        consumer, self._consumer = self._consumer, None
-        self._fetching.drop()
-        if consumer is not None:
-            consumer.close()
+        held = self._close_consumer()
         left = list(self.unsettled.values())
         self.unsettled.clear()
-        held, self._held = self._held, None
-        if held is not None:
-            left.append(held)
-        if left:
-            # A client that has worked on a message says so before it detaches: others count as not delivered, as at Artemis.
-            self.session.receiving.give_back_unseen(left)
+        # A client that has worked on a message says so before it detaches: others count as not delivered, as at Artemis.
+        self._give_back_unseen([*left, *held])
         request = self._request
-        if is_closed and consumer is not None and request is not None and request.durable_name is not None:
+        if is_closed and self._has_subscribed and request is not None and request.durable_name is not None:
             self._unsubscribe(request.durable_name)
 
     def _unsubscribe(self, name: str) -> None:

@@ -23,7 +23,8 @@ from pyjms_provider.amqp.capabilities import COMMANDS, NUMBER, REDELIVERED
 from pyjms_provider.amqp.envelope import write_envelope
 from pyjms_provider.amqp.errors import Condition
 from pyjms_provider.amqp.message import Message
-from pyjms_provider.amqp.performatives import ACCEPTED, Rejected, Source, TransactionalState
+from pyjms_provider.amqp.performatives import ACCEPTED, Attach, Rejected, Source, Target, TransactionalState
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.amqp.connection import ConnectionSettings
 from pyjms_provider.protocols.amqp.link import OutgoingDelivery
 from pyjms_provider.protocols.profile.answers import (
@@ -56,7 +57,9 @@ from pyjms_provider.protocols.profile.commands import (
     ReserveMessages,
     StageTransaction,
     TagUnit,
+    Unsubscribe,
 )
+from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.amqp.server.bench import Bench, Client, ClientSession, bench_on, ready, said, texts
@@ -434,6 +437,50 @@ def test_deliveries_are_adopted_by_transacted_sessions_alone(bench: Bench, numbe
     assert error.condition == Condition.UNKNOWN_TRANSACTION
 
 
+# Consumers
+
+
+@pytest.mark.parametrize("end", ["accepted", "detached"])
+def test_a_consumer_ends_and_its_unsettled_messages_stay_with_the_client(bench: Bench, end: str) -> None:
+    session, other = ready(bench, transacted=False), ready(bench, transacted=False)
+    session.send("one")
+    session.send("two")
+    link = session.consume(credit=1)
+    (first,) = session.received()
+    assert session.do(Unsubscribe(id=link.name)) == {}
+    link.give_credit(10)
+    assert session.received() == []
+    other.consume()
+    assert texts(other.received()) == ["two"]
+    if end == "accepted":
+        session.accept(first)
+    link.detach()
+    session.client.settle()
+    assert session.detached() == []
+    assert texts(other.received()) == ([] if end == "accepted" else ["one"])
+
+
+@pytest.mark.parametrize("policy", [QueuePolicy(groups=True), QueuePolicy(exclusive=True)])
+def test_a_consumer_that_ends_leaves_its_queue_to_the_next_one_of_its_session(
+    bench: Bench, policy: QueuePolicy
+) -> None:
+    QueueManager.of(bench.broker.name).create("orders", policy)
+    session, other = ready(bench, transacted=False), ready(bench, transacted=False)
+    for text in ("one", "two"):
+        session.send_envelope(make_envelope(text, properties={"JMSXGroupID": "g"}))
+    link = session.consume(credit=1)
+    (first,) = session.received()
+    other.consume()
+    session.do(Unsubscribe(id=link.name))
+    following = session.session.receiver("following")
+    following.attach(Attach("", 0, True, source=Source("orders", capabilities=("queue",)), target=Target()))
+    session.client.settle()
+    following.give_credit(1)
+    assert texts(session.received()) == ["two"]
+    session.accept(first)
+    assert other.received() == []
+
+
 # Order, limits and rubbish
 
 
@@ -455,6 +502,8 @@ def refusal_of(session: ClientSession, delivery: OutgoingDelivery) -> tuple[str,
         (said("NONSENSE", {}), "NONSENSE is no command"),
         (said("SUBSCRIBE", {"id": "1", "destination": "/queue/q"}), "no command over AMQP"),
         (said("INTERRUPT", {}), "no command over AMQP"),
+        (said("UNSUBSCRIBE", {"id": "x"}), "no consumer with the name 'x'"),
+        (said("UNSUBSCRIBE", {"id": "commands"}), "no consumer with the name 'commands'"),
         (said("BEGIN", {}), "BEGIN needs the header xid"),
         (said("BEGIN", {"xid": "1:x:y"}), "must be a branch"),
         (said("BEGIN", {"xid": 7}), "the headers of BEGIN are texts"),
