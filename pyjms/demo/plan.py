@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeGuard
 
 from pyjms.spi.selector import quote
-from pyjms.spi.selector.parse import is_reserved
+from pyjms.spi.selector.lexical import is_reserved
 from pyjms.spi.words import counted
 
 # Reading the file: a CSV with a header row becomes records of typed values.

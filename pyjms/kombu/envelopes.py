@@ -17,7 +17,7 @@ from kombu.utils.json import dumps, loads
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
-from pyjms.spi.selector.parse import is_reserved
+from pyjms.spi.selector.lexical import is_reserved
 from pyjms.types import Stored
 
 ROUTING_KEY: Final = "kombu_routing_key"

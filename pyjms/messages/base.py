@@ -42,7 +42,7 @@ from pyjms.messages.conversion import (
 from pyjms.messages.destinations import address_of
 from pyjms.messages.java_text import shorten
 from pyjms.spi.envelope import DELIVER_AT, SET_BY_PROVIDERS, Address, Body, BodyKind
-from pyjms.spi.selector.parse import first_bad_character, is_identifier, is_reserved
+from pyjms.spi.selector.lexical import first_bad_character, is_identifier, is_reserved
 from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short, Stored, box
 
 T = TypeVar("T")

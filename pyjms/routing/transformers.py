@@ -17,7 +17,7 @@ from pyjms.routing.facts import read_pointer
 from pyjms.spi.envelope import BodyKind, Envelope
 from pyjms.spi.registry import entry_points
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read
-from pyjms.spi.selector.parse import is_identifier
+from pyjms.spi.selector.lexical import is_identifier
 from pyjms.spi.words import reason_of
 from pyjms.types import Long, Stored
 

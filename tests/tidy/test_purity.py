@@ -44,11 +44,11 @@ PURE = (
             "dialects.py",
             "errors.py",
             "frames.py",
+            "negotiation.py",
             "commands.py",
             "message_properties.py",
             "messages.py",
             "packed.py",
-            "server/login.py",
         )
     ),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from pydantic import Field
 
 from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
-from pyjms.spi.selector.parse import is_identifier
+from pyjms.spi.selector.lexical import is_identifier
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.core.host.admission import DUPLICATE_ID
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
@@ -19,7 +19,7 @@ from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 
 if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
-    from pyjms.spi.selector.selector import Explanation
+    from pyjms.spi.selector.explain import Explanation
 
 
 CLIENT_JMSX: Final = {"JMSXGroupID": ("string", str), "JMSXGroupSeq": ("int", int)}

@@ -11,19 +11,19 @@ from pyjms.spi.selector.selector import Selector, compile_selector, is_same_text
 __all__ = ["Explanation", "Selector", "compile_selector", "is_same_text", "quote", "selector_or_none"]
 
 if TYPE_CHECKING:
-    from pyjms.spi.selector.parse import quote
-    from pyjms.spi.selector.selector import Explanation
+    from pyjms.spi.selector.explain import Explanation
+    from pyjms.spi.selector.lexical import quote
 else:
 
     def __getattr__(name: str) -> object:
         """Import rarely used names on first access."""
         match name:
             case "Explanation":
-                from pyjms.spi.selector.selector import Explanation
+                from pyjms.spi.selector.explain import Explanation
 
                 return Explanation
             case "quote":
-                from pyjms.spi.selector.parse import quote
+                from pyjms.spi.selector.lexical import quote
 
                 return quote
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

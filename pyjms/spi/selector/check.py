@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector.compile import ends_in_escape
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, REFUSED
+from pyjms.spi.selector.lexical import Problem, shorten
 from pyjms.spi.selector.nodes import (
     And,
     Arithmetic,
@@ -33,7 +34,6 @@ from pyjms.spi.selector.nodes import (
     children,
     walk,
 )
-from pyjms.spi.selector.parse import Problem, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -86,6 +86,7 @@ def test_every_call_of_the_spi_has_a_command(kind: type) -> None:
         "ProviderConnection.advice": "CONNECTED",
         "ProviderConnection.abort": "the client closes its socket",
         "ProviderSession.send": "SEND",
+        "ProviderSession.send_async": "SEND, whose answer comes later",
         "ProviderSession.commit_with": "Capability.SHARED_TRANSACTIONS is for brokers in the application's own process",
         "ProviderSession.retry_all": "Retry, which names one or many",
         "ProviderSession.may_wait": "each side knows that of its own calls",

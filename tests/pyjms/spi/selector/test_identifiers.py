@@ -7,7 +7,7 @@ import pytest
 
 from pyjms.messages.base import check_property_name
 from pyjms.spi.selector import compile_selector
-from pyjms.spi.selector.parse import RESERVED_WORDS, first_bad_character, is_identifier, is_reserved
+from pyjms.spi.selector.lexical import RESERVED_WORDS, first_bad_character, is_identifier, is_reserved
 from tests.pyjms.spi.selector.support import envelope, error_of
 
 GOOD = ["a", "_", "$", "a1", "été", "名前", "€uro", "a‿b", "Ⅷ", "a\u0301", "a\u0093", "a\0b", "a\u200bb", "𝒳", "ĳ"]  # noqa: RUF001

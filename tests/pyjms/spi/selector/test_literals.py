@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.spi.selector.parse import Problem, parse_number, parse_string, quote
+from pyjms.spi.selector.lexical import Problem, parse_number, parse_string, quote
 from pyjms.types import Float, Long
 from tests.pyjms.spi.selector.model import nearest_single
 from tests.pyjms.spi.selector.support import evaluate

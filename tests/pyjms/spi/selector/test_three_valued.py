@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from pyjms.spi.selector.selector import AND, NOT, OR, Truth, conjunction, disjunction
+from pyjms.spi.selector.explain import AND, NOT, OR, Truth, conjunction, disjunction
 from tests.pyjms.spi.selector.support import evaluate
 
 ALL: tuple[Truth, ...] = (True, False, None)
