@@ -11,7 +11,7 @@ _WRITER = _S + "compile:_Writer."
 _BUILD = _S + "parse:_Builder."
 _CHECK = _S + "check:_Checker."
 _CLASSIFY = _S + "parse:_classify"
-_LITERALS = _S + "parse:"
+_LITERALS = _S + "lexical:"
 
 MUTANTS = (
     mutant(
