@@ -13,7 +13,9 @@ class FaceProfile(Profile):
     """As `stored_profile.py` of the published reports, with the other face."""
 
     factories = MappingProxyType({ConnectionFactory: Factory, XAConnectionFactory: XAFactory})
-    unsupported = MappingProxyType({"8.2": "pyjms.aio has no connection consumers: they hand out threads"})
+    unsupported = MappingProxyType(
+        dict.fromkeys(("8.2", "20.2-o", "20.2-p"), "pyjms.aio has no connection consumers: they hand out threads")
+    )
     parallel = 1  # a store serves one broker, and each process has its own
 
     def restart_broker(self) -> None:

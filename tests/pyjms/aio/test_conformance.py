@@ -19,7 +19,7 @@ FACES = Judged(
     url="vm://faces?store=sqlite:///{folder}/faces.db",
     profile=Path(__file__).with_name("face_profile.py"),
 )
-NEED_CONNECTION_CONSUMERS = ("4.11-h", "8.2.")
+NEED_CONNECTION_CONSUMERS = ("4.11-h", "8.2.", "20.2-o", "20.2-p")
 """What alone is judged through `pyjms` only."""
 
 
