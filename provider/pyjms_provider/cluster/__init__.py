@@ -1,0 +1,1 @@
+"""Several broker processes that serve one virtual host (`docs/design/cluster.md`)."""
