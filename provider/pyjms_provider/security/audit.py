@@ -109,7 +109,7 @@ class AuditLog:
             self._file.handle(_log.makeRecord(_log.name, logging.INFO, "", 0, line, (), None))
 
     def close(self) -> None:
-        """Close the file. A record that cannot be written is reported in the log."""
+        """Close the file. A record that cannot be written is reported in the log; later records are written to the log only."""
         if self._file is not None:
             try:
                 self._file.close()
@@ -207,6 +207,20 @@ class _AuditFile(RotatingFileHandler):
 
     def __init__(self, path: Path, size: int, kept: int) -> None:
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8")
+        self._is_over = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Python's handler would open the file again, and nothing would close it.
+        if not self._is_over:
+            super().emit(record)
+
+    def close(self) -> None:
+        self.acquire()  # the lock under which `emit` is called
+        try:
+            self._is_over = True
+            super().close()
+        finally:
+            self.release()
 
     def _open(self) -> TextIO:  # type: ignore[override] # the handler asks for no more than a text file
         # Python's handler would use the mode of the umask.

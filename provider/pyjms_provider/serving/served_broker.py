@@ -99,19 +99,24 @@ class _ManagementServices:
         """End all running jobs."""
         if self._management is not None:
             self._management.close()
-        self._audit.close()
 
 
 class ServedBroker:
     """A broker that runs from `open` to `close`; a context manager closes it."""
 
     def __init__(
-        self, system: SystemConfig, network: NetworkService, services: _ManagementServices, queues: ManagementQueues
+        self,
+        system: SystemConfig,
+        network: NetworkService,
+        services: _ManagementServices,
+        queues: ManagementQueues,
+        audit: AuditLog,
     ) -> None:
         self.system = system
         self.network = network
         self._services = services
         self._queues = queues
+        self._audit = audit
         self._is_parents = False
         """Whether it belongs to the parent process, from which this one was forked."""
         forget_in_children(self)
@@ -161,7 +166,7 @@ class ServedBroker:
             undo.callback(system.close)
             HostFailures(system.broker)
             system.broker.add_listener(UserWatch(services.of, synthetic), below=True)
-            opened = cls(system, network, services, ManagementQueues(services.of(system), synthetic))
+            opened = cls(system, network, services, ManagementQueues(services.of(system), synthetic), audit)
             # From here on `close` ends all this; `undo` serves only an opening that fails half way.
             undo.pop_all()
         return opened
@@ -191,10 +196,14 @@ class ServedBroker:
         return found
 
     def close(self) -> None:
-        """End connections, ports, virtual hosts and the network, in this order. May be repeated. Does nothing in a child that was forked."""
+        """End connections, ports, virtual hosts, the network and the audit file, in this order.
+
+        May be repeated. Does nothing in a child that was forked.
+        """
         if self._is_parents:
             return
         with ExitStack() as ends:  # in reverse order; one that fails to end does not keep the others open
+            ends.callback(self._audit.close)  # the last of all: a log-in that is under way still has its record
             ends.callback(self.network.stop)
             ends.callback(self.system.close)
             ends.callback(self._services.close)

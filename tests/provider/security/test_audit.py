@@ -183,3 +183,16 @@ def test_a_file_that_cannot_be_written_is_told_and_hinders_nobody(
     log.close()
     assert "PYJMS-AUDIT-9" in caplog.text
     assert "PYJMS-AUDIT-2" in caplog.text
+
+
+def test_a_record_after_the_close_is_in_the_log_and_opens_no_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "audit.jsonl"
+    log = AuditLog(VirtualClock(), path=path)
+    log.close()
+    path.unlink()
+    log.write(RECORD)
+    assert not path.exists()
+    assert "PYJMS-AUDIT-2" in caplog.text

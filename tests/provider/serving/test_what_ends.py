@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -12,6 +13,7 @@ import pytest
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.serving import served_broker as user_watch
 from pyjms_provider.serving.management_queues import WANTED, MessageService
 from pyjms_provider.serving.served_broker import ServedBroker
@@ -85,3 +87,21 @@ def test_a_user_is_shut_out_of_all_hosts_though_one_of_them_stops_at_that_moment
         monkeypatch.setattr(user_watch, "running_hosts", lambda _: [Stopped(), Running()])
         bob.delete()
         assert ended == ["asked"]
+
+
+def test_the_audit_file_is_closed_last_so_that_no_log_in_of_the_last_moment_misses_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    for kind, method in ((NetworkService, "stop"), (AuditLog, "close")):
+        monkeypatch.setattr(kind, method, _noting(getattr(kind, method), kind.__name__, ended))
+    ServedBroker.open(audit_file=tmp_path / "audit.jsonl").close()
+    assert ended == ["NetworkService", "AuditLog"]
+
+
+def _noting(method: Callable[[Any], object], name: str, ended: list[str]) -> Callable[[Any], None]:
+    def call(self: object) -> None:
+        method(self)
+        ended.append(name)
+
+    return call
