@@ -106,5 +106,5 @@ class MessageProducer(Closing):
         await self._thread.call(partial(self._sync.send, *arguments, **named))
 
     async def close(self) -> None:
-        """Release the resources of this producer. Closing twice does nothing."""
-        self._sync.close()
+        """Wait for the completion listeners of this producer's sends, and release its resources. Closing twice does nothing."""
+        await self._thread.call(self._sync.close)
