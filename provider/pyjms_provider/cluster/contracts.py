@@ -27,9 +27,13 @@ class DecisionLog(Protocol):
             shards: The shards that have prepared a part of it.
 
         Raises:
-            InDoubtError: It is unknown whether that was written.
+            InDoubtError: It is unknown whether that was written. The member finds out by itself, and the shards are told.
             ResourceError: It was not written.
         """
+        ...
+
+    def roll_back(self, transaction: str, shards: Sequence[int]) -> None:
+        """Have a transaction rolled back in shards that may have prepared a part, and could not be told. Does not wait."""
         ...
 
     def forget(self, transaction: str) -> None:
