@@ -150,6 +150,9 @@ class DelegatingSession(ProviderSession):
     def commit(self) -> None:
         self.inner.commit()
 
+    def prepare(self, xid: Xid) -> bool:
+        return self.inner.prepare(xid)
+
     def commit_with(self, transaction: object) -> None:
         self.inner.commit_with(transaction)
 

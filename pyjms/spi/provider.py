@@ -338,6 +338,18 @@ class ProviderSession(ABC):
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
 
+    def prepare(self, xid: Xid) -> bool:
+        """Make the present transaction safe as branch `xid`, which any session of the same resource manager commits or rolls back by
+        `xa_commit`, `xa_rollback`; return False if it changes nothing: then it is over. (`Capability.XA`; transacted sessions only)
+
+        For a system that coordinates local transactions at several brokers. With any outcome the session's next work is a new transaction.
+        Raises `RolledBackError` when the transaction was rolled back instead, and `BranchError` DUPLICATE when it was rolled back because a
+        branch `xid` is there: the received messages are as after a `commit` that was rolled back. Raises `InDoubtError` when the outcome
+        is unknown: `xa_rollback` ends the branch if it is there. While the session works in a branch, raises `BranchError` PROTOCOL, and changes
+        nothing.
+        """
+        raise _lacks(Capability.XA, "distributed transactions")
+
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, the application's own, in the database where the messages are.
 

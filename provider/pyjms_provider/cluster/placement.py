@@ -53,6 +53,10 @@ class Placement:
         """Return the shard that reserves a client id."""
         return self._hash("client", client_id)
 
+    def shard_of_branch(self, xid: str) -> int:
+        """Return the shard in which a branch of a distributed transaction begins."""
+        return self._hash("branch", xid)
+
     def place_of(self, address: Address) -> Place:
         """Return where an address is. A temporary destination is named after its connection: ``HOST-RUN-NUMBER-NUMBER``."""
         if address.temporary:
@@ -67,4 +71,4 @@ class Placement:
 def run_of(name: str) -> str:
     """Return the id of the run of the front that made a temporary destination; "" for a name of another form."""
     parts = name.rsplit("-", 3)
-    return parts[1] if len(parts) == 4 else ""  # noqa: PLR2004
+    return parts[1] if len(parts) == 4 else ""

@@ -66,6 +66,7 @@ REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
     (ProviderSession, Capability.BROWSING, lambda it: it.browse(QUEUE, None)),
     (ProviderSession, Capability.DURABLE_SUBSCRIPTIONS, lambda it: it.unsubscribe("mine")),
     (ProviderSession, Capability.CONNECTION_CONSUMERS, lambda it: it.adopt([])),
+    (ProviderSession, Capability.XA, lambda it: it.prepare(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_start(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_end(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_prepare(XID)),

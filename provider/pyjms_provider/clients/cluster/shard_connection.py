@@ -1,0 +1,374 @@
+"""One client's connection to one shard: another one takes its place when another member becomes the leader.
+
+A *term* is the time for which one connection lasts. Messages of an earlier term are settled by nobody: the shard delivers them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from random import Random
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyjms.spi.clock import BackOff, Clock, Delays, Signal
+from pyjms.spi.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DestinationError,
+    DuplicateClientIdError,
+    ProviderError,
+    ResourceError,
+)
+from pyjms.spi.interrupts import deferred
+from pyjms_provider.clients.network.failover import ConnectionInterruptedError
+from pyjms_provider.core.state_machine import StateMachine
+
+if TYPE_CHECKING:
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.cluster.contracts import Cluster
+    from pyjms_provider.cluster.placement import Place
+
+_log = logging.getLogger("pyjms.cluster")
+WAIT_MS: Final = 30_000
+"""How long a call waits for a shard without a leader, in milliseconds."""
+_BACK_OFF: Final = BackOff(first_ms=20, most_ms=500, jitter=0.5)
+_CLIENT_ID_MS: Final = 10_000
+"""How long a client id may stay with a connection that has ended: until its broker has noticed that."""
+
+
+class ShardState(Enum):
+    """The state of a connection to a shard."""
+
+    NEW = "was not used yet, or could not be made"
+    CONNECTING = "is being made, or made again"
+    CONNECTED = "is there"
+    GONE = "cannot be made any more: the shard is the front of a member that has ended"
+    CLOSED = "is closed by the client"
+
+
+class ShardEvent(Enum):
+    """An event of a connection to a shard."""
+
+    OPEN = "a call needs it"
+    SUCCEED = "it was made, and its consumers are there"
+    FAIL = "it could not be made for the first call"
+    LOSE = "it was lost"
+    GIVE_UP = "there is nothing to connect to any more"
+    CLOSE = "the client closes"
+
+
+_STATE = ShardState
+_EVENT = ShardEvent
+SHARD_TRANSITIONS: Final = StateMachine(
+    "a connection to a shard",
+    {
+        _STATE.NEW: {_EVENT.OPEN: _STATE.CONNECTING, _EVENT.CLOSE: _STATE.CLOSED},
+        _STATE.CONNECTING: {
+            _EVENT.SUCCEED: _STATE.CONNECTED,
+            _EVENT.FAIL: _STATE.NEW,
+            _EVENT.GIVE_UP: _STATE.GONE,
+            _EVENT.CLOSE: _STATE.CLOSED,
+        },
+        _STATE.CONNECTED: {_EVENT.LOSE: _STATE.CONNECTING, _EVENT.CLOSE: _STATE.CLOSED},
+        _STATE.GONE: {_EVENT.CLOSE: _STATE.CLOSED},
+        _STATE.CLOSED: {_EVENT.CLOSE: _STATE.CLOSED},
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """One connection to the shard, for as long as it lasts."""
+
+    number: int
+    """Grows by one with each."""
+    connection: ProviderConnection
+
+
+class RestoredSession(Protocol):
+    """A part of a session at the shard, as its connection restores it."""
+
+    def restore(self, term: Term) -> None:
+        """Open the part again, with its consumers, on another term, which is not in use yet. Raises `ProviderError` if that term is lost as well."""
+        ...
+
+
+class ShardOwner(Protocol):
+    """The client's connection to the cluster."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether messages may be delivered."""
+        ...
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Report a problem to the client."""
+        ...
+
+
+class _TermEvents:
+    """Implements `ConnectionEvents` for one term."""
+
+    def __init__(self, shard: ShardConnection, number: int) -> None:
+        self._shard = shard
+        self._number = number
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Replace the connection if it is lost; tell the client everything else."""
+        if isinstance(error, ConnectionLostError):
+            self._shard.lose(self._number, error)
+        else:
+            self._shard.owner.on_exception(error)
+
+
+class ShardConnection:
+    """The connection of one client to one shard. Any thread."""
+
+    def __init__(self, cluster: Cluster, place: Place, owner: ShardOwner, clock: Clock, client_id: str | None) -> None:
+        """Nothing is connected before `current`.
+
+        Args:
+            cluster: Connects to places.
+            place: The shard, or the front of a member.
+            owner: Is told of problems.
+            clock: For waits.
+            client_id: The client id that each term takes; None: none.
+        """
+        self.place = place
+        self.owner = owner
+        self._cluster = cluster
+        self._clock = clock
+        self._client_id = client_id
+        self._lock = Lock()
+        self._state = ShardState.NEW
+        self._term: Term | None = None
+        self._made = 0
+        self._lost = 0
+        """The number of the last term that is known to be lost."""
+        self._sessions: dict[RestoredSession, None] = {}
+        self._waiting: set[Signal] = set()
+        self._closing = Signal()
+        self._why: ProviderError | None = None
+
+    # The present term
+
+    def current(self) -> Term:
+        """Return the present term; connect for the first call, and wait while the connection is being replaced.
+
+        Raises:
+            ResourceError: There was no leader in time.
+            DestinationError: The place has ended.
+            ClosedError: The client has closed the connection.
+        """
+        term = self._term
+        if (
+            self._state is ShardState.CONNECTED and term is not None
+        ):  # without the lock: it may be a moment late, as any answer is
+            return term
+        until_ms = self._clock.monotonic_ms() + WAIT_MS
+        signal = Signal()
+        try:
+            while True:
+                with self._lock:
+                    if self._state is ShardState.CONNECTED and self._term is not None:
+                        return self._term
+                    if self._state in (ShardState.CLOSED, ShardState.GONE):
+                        raise self._ended()
+                    opens = self._state is ShardState.NEW
+                    if opens:
+                        self._state = SHARD_TRANSITIONS[self._state, ShardEvent.OPEN]
+                    self._waiting.add(signal)
+                if opens:
+                    self._open()
+                elif not deferred.wait(self._clock.wait, signal, until_ms):
+                    raise ResourceError(
+                        f"there has been no leader of {self.place} for {WAIT_MS} ms; it is still looked for"
+                    )
+        finally:
+            with self._lock:
+                self._waiting.discard(signal)
+
+    def is_current(self, number: int) -> bool:
+        """Return whether that term is the present one, and not known to be lost."""
+        term = self._term
+        return term is not None and term.number == number and self._state is ShardState.CONNECTED
+
+    def add(self, session: RestoredSession) -> None:
+        """Have a part of a session restored from now on."""
+        with self._lock:
+            self._sessions[session] = None
+
+    def remove(self, session: RestoredSession) -> None:
+        """Forget a part of a session that has closed."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def enter_if_current(self, number: int, enter: Callable[[], None]) -> bool:
+        """Call `enter`, which only changes fields, if that term is the present one: then the next one finds what was entered."""
+        with self._lock:
+            if self._state is not ShardState.CONNECTED or self._term is None or self._term.number != number:
+                return False
+            enter()
+            return True
+
+    def _open(self) -> None:
+        """Connect for the first call."""
+        try:
+            term = self._connect()
+        except Exception:
+            self._change(ShardEvent.FAIL)
+            raise
+        self._take(term)
+
+    def _connect(self) -> Term:
+        """Return a new term, ready for use."""
+        with self._lock:
+            self._made += 1
+            number = self._made
+        connection = self._cluster.connect(self.place, _TermEvents(self, number))
+        try:
+            if self._client_id is not None:
+                self._identify(connection, self._client_id)
+            if self.owner.is_started:
+                connection.start()
+        except Exception:
+            connection.close()
+            raise
+        return Term(number, connection)
+
+    def _identify(self, connection: ProviderConnection, client_id: str) -> None:
+        # The shard may not have noticed yet that the client's last connection has ended.
+        until_ms = self._clock.monotonic_ms() + _CLIENT_ID_MS
+        while True:
+            try:
+                connection.set_client_id(client_id)
+            except DuplicateClientIdError:
+                if self._clock.monotonic_ms() >= until_ms or self._pause(50):
+                    raise
+            else:
+                return
+
+    def _take(self, term: Term) -> bool:
+        """Make `term` the present one; return False if it is lost already, or the client has closed."""
+        with self._lock:
+            is_taken = self._state is ShardState.CONNECTING and term.number > self._lost
+            if is_taken:
+                self._term = term
+                self._state = SHARD_TRANSITIONS[self._state, ShardEvent.SUCCEED]
+            elif self._state is ShardState.CONNECTING and self._term is None:
+                self._state = SHARD_TRANSITIONS[self._state, ShardEvent.FAIL]
+            waiting = list(self._waiting)
+        for signal in waiting:
+            signal.set()
+        if not is_taken:
+            term.connection.close()
+        elif self.owner.is_started:
+            term.connection.start()  # it may have been started since this term was made
+        return is_taken
+
+    def _change(self, event: ShardEvent) -> None:
+        with self._lock:
+            if self._state is not ShardState.CLOSED:
+                self._state = SHARD_TRANSITIONS[self._state, event]
+            waiting = list(self._waiting)
+        for signal in waiting:
+            signal.set()
+
+    # Another term
+
+    def lose(self, number: int, error: ProviderError) -> None:
+        """Replace the connection, as that term is lost. Any thread; never blocks; may be repeated."""
+        with self._lock:
+            self._lost = max(self._lost, number)
+            if self._state is not ShardState.CONNECTED or self._term is None or self._term.number != number:
+                return
+            self._state = SHARD_TRANSITIONS[self._state, ShardEvent.LOSE]
+        _log.info("the connection to %s was lost: %s", self.place, error.reason)
+        Thread(target=partial(self._replace, error), name=f"pyjms-cluster-{self._cluster.name}", daemon=True).start()
+
+    def _replace(self, error: ProviderError) -> None:
+        self.owner.on_exception(
+            ConnectionInterruptedError(
+                f"the leader of a part of {self._cluster.name} has changed ({error.reason}); messages in processing come again"
+            )
+        )
+        delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
+        while self._state is ShardState.CONNECTING:
+            try:
+                term = self._connect()
+                with self._lock:
+                    sessions = list(self._sessions)
+                for session in sessions:
+                    session.restore(term)
+                if self._take(term):
+                    return
+            except (
+                ClosedError,
+                DestinationError,
+            ) as ended:  # this member stops, or the one whose front it is has ended
+                self._give_up(ended)
+                return
+            except ProviderError as failed:
+                _log.info("no connection to %s: %s", self.place, failed.reason)
+            if self._pause(delays.next_ms()):
+                return
+
+    def _give_up(self, error: ProviderError) -> None:
+        self._why = error
+        self._change(ShardEvent.GIVE_UP)
+
+    def _pause(self, ms: float) -> bool:
+        """Wait; return whether the client closes."""
+        if self._clock.wait(self._closing, self._clock.monotonic_ms() + ms):
+            self._closing.set()
+            return True
+        return False
+
+    def _ended(self) -> ProviderError:
+        return (
+            self._why
+            if self._state is ShardState.GONE and self._why is not None
+            else ClosedError("the connection is closed")
+        )
+
+    # The client's calls
+
+    def set_started(self, *, started: bool) -> None:
+        """Start or stop the delivery of messages."""
+        term = self._term
+        if term is None or self._state is not ShardState.CONNECTED:
+            return  # the next term asks
+        try:
+            if started:
+                term.connection.start()
+            else:
+                term.connection.stop()
+        except (ClosedError, ConnectionLostError) as error:
+            self.lose(term.number, error)
+
+    def identify(self, client_id: str) -> None:
+        """Take the client id, on this term and on later ones. Raises `DuplicateClientIdError`."""
+        self._client_id = client_id
+        term = self._term
+        if term is not None and self._state is ShardState.CONNECTED:
+            self._identify(term.connection, client_id)
+
+    def keep_client_id(self, client_id: str) -> None:
+        """Take the client id, which the present term has already, on later terms."""
+        self._client_id = client_id
+
+    def close(self) -> None:
+        """Close the connection. May be repeated."""
+        with self._lock:
+            term, self._term = self._term, None
+            self._state = SHARD_TRANSITIONS[self._state, ShardEvent.CLOSE]
+            waiting = list(self._waiting)
+        self._closing.set()
+        for signal in waiting:
+            signal.set()
+        if term is not None:
+            term.connection.close()
