@@ -15,7 +15,7 @@ from pyjms_provider.clients.cluster.branches import ClusterBranches
 from pyjms_provider.clients.cluster.session import ClusterSession
 from pyjms_provider.clients.cluster.shard_connection import ShardConnection
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.cluster.placement import Place, ShardPlace
+from pyjms_provider.cluster.placement import FrontPlace, Place, ShardPlace
 from pyjms_provider.core.journal.journal import SubscriptionKey
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class ClusterConnection(ProviderConnection):
         """By place, and whether the connection there has the client id."""
         # Last: the front may be stopping, and report that at once.
         self.front: VmConnection = VmConnection(cluster.front, self, on_expired)
+        # The one connection that may consume from its temporary destinations.
+        self._own_front = ShardConnection(cluster, FrontPlace(cluster.front.run_id), self, clock, None)
+        self._own_front.begin(self.front)
 
     @property
     def connection_id(self) -> ConnectionId:
@@ -124,6 +127,8 @@ class ClusterConnection(ProviderConnection):
             place: A shard, or the front of a member.
             client_id: "": a connection without the client id, for subscriptions of no client; None: the usual one.
         """
+        if place == self._own_front.place:
+            return self._own_front
         has_id = self._client_id is not None and client_id != ""
         found = self._shards.get((place, has_id))
         if found is None:
@@ -176,7 +181,7 @@ class ClusterConnection(ProviderConnection):
         with self._lock:
             self._check_open()
             self._is_started = started
-            shards = list(self._shards.values())
+            shards = [self._own_front, *self._shards.values()]
         for shard in shards:
             shard.set_started(started=started)
 
@@ -210,9 +215,8 @@ class ClusterConnection(ProviderConnection):
             sessions, shards = list(self._sessions), list(self._shards.values())
         for session in sessions:
             session.close()
-        for shard in shards:
+        for shard in (*shards, self._own_front):
             shard.close()
-        self.front.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -154,6 +154,10 @@ class ShardConnection:
         self._closing = Signal()
         self._why: ProviderError | None = None
 
+    def begin(self, connection: ProviderConnection) -> None:
+        """Use a connection that is there already for the first term; before any other call."""
+        self._made, self._term, self._state = 1, Term(1, connection), ShardState.CONNECTED
+
     # The present term
 
     def current(self) -> Term:
