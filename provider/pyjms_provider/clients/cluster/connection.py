@@ -12,6 +12,7 @@ from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, Un
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.cluster.branches import ClusterBranches
+from pyjms_provider.clients.cluster.reader_groups import ClusterReaderGroups
 from pyjms_provider.clients.cluster.session import ClusterSession
 from pyjms_provider.clients.cluster.shard_connection import ShardConnection
 from pyjms_provider.clients.vm import VmConnection
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId
     from pyjms.spi.provider import ProviderInfo
     from pyjms_provider.cluster.contracts import Cluster
+    from pyjms_provider.cluster.placement import Placement
     from pyjms_provider.core.host.message_mover import OnExpired
 
 _TOPIC: Final = AddressKind.TOPIC
 _LACKING: Final = Capability.SHARED_TRANSACTIONS | Capability.REPLAY | Capability.STAGE | Capability.PERSISTENT_SESSIONS
 _WHY: Final = {
     Capability.SHARED_TRANSACTIONS: "the destinations of a cluster may be in several stores, which no transaction of the application is in",
-    Capability.REPLAY: "reader groups are not there in a cluster; use a virtual host without one",
     Capability.STAGE: "staged units are not there in a cluster; use a virtual host without one",
     Capability.PERSISTENT_SESSIONS: "registered clients are not there in a cluster; use a virtual host without one",
 }
@@ -55,6 +56,7 @@ class ClusterConnection(ProviderConnection):
         self.cluster = cluster
         self.branches = ClusterBranches(cluster)
         """The XA calls of its sessions."""
+        self._reader_groups = ClusterReaderGroups(self, self._enter_subscription_of_group)
         self._events = events
         self._clock = clock
         self._lock = Lock()
@@ -162,6 +164,13 @@ class ClusterConnection(ProviderConnection):
                 session.unsubscribe_from(old, name, client_id)
         registry.enter(key, topic)
 
+    def _enter_subscription_of_group(self, name: str, topic: str) -> None:
+        session = self.open_session(transacted=False)
+        try:
+            self.enter_subscription(session, name, topic, None)
+        finally:
+            session.close()
+
     # The SPI
 
     def open_session(self, *, transacted: bool) -> ClusterSession:
@@ -200,6 +209,15 @@ class ClusterConnection(ProviderConnection):
             if not was_open:
                 return
         self._events.on_exception(error)
+
+    @property
+    def placement(self) -> Placement:
+        """The present placement."""
+        return self.cluster.placement
+
+    def reader_groups(self) -> ClusterReaderGroups:
+        self._check_open()
+        return self._reader_groups
 
     def discard(self, session: ClusterSession) -> None:
         """Remove a session that has closed."""
