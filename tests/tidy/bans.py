@@ -105,6 +105,7 @@ BANS = (
             "pyjms/spi/interrupts.py": "who closes what does not answer waits as long as that",
             "pyjms/runtime/waiting.py": "the threads of a session's listeners, and of calls that tasks await",
             "pyjms/spark/planning.py": "the thread that fetches a task's next page",
+            "provider/pyjms_provider/clients/cluster/shard_connection.py": "the thread that connects to a shard's next leader",
             "provider/pyjms_provider/clients/network/failover.py": "who makes a lost connection anew waits between attempts",
             "provider/pyjms_provider/clients/network/io_thread.py": "the I/O thread of a connection, which owns its socket",
             "provider/pyjms_provider/receivers.py": "the thread that calls the receivers of a queue, so that no sender waits for them",

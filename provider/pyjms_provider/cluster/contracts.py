@@ -1,4 +1,4 @@
-"""How the connections of clients see the cluster: `member.ClusterMember` implements it, `clients.cluster` uses it."""
+"""How the connections of clients see the cluster: its member implements it, and `clients.cluster` uses it."""
 
 from __future__ import annotations
 
