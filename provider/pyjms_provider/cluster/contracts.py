@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms.spi.replay import StageName
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.cluster.placement import Place, Placement
     from pyjms_provider.core.journal.journal import SubscriptionKey
@@ -38,6 +40,32 @@ class DecisionLog(Protocol):
 
     def forget(self, transaction: str) -> None:
         """Remove the decision: all shards have applied it. Does not wait; if the member dies before, the row stays until it is found to be of no use."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """An epoch of a sink that is promoted in all shards."""
+
+    sink: str
+    epoch: int
+    units: tuple[StageName, ...]
+    """In their order by name."""
+
+
+class PromotionLog(Protocol):
+    """The promotions under way, at most one for each sink. All methods wait for the database, and raise `ResourceError`."""
+
+    def begin(self, promotion: Promotion) -> Promotion:
+        """Write that a promotion begins; return it, or the one of its sink that is under way: nothing is written then."""
+        ...
+
+    def find(self, sink: str) -> Promotion | None:
+        """Return the promotion of a sink that is under way; None: there is none."""
+        ...
+
+    def end(self, promotion: Promotion) -> None:
+        """Remove a promotion that all shards have done. May be repeated."""
         ...
 
 
@@ -83,6 +111,11 @@ class Cluster(Protocol):
     @property
     def subscriptions(self) -> SubscriptionRegistry:
         """The topics of durable subscriptions."""
+        ...
+
+    @property
+    def promotions(self) -> PromotionLog:
+        """The promotions of staged units under way."""
         ...
 
     def connect(self, place: Place, events: ConnectionEvents) -> ProviderConnection:

@@ -53,6 +53,10 @@ class Placement:
         """Return the shard that reserves a client id."""
         return self._hash("client", client_id)
 
+    def shard_of_sink(self, sink: str) -> int:
+        """Return the shard whose marker is that of a sink of staged units."""
+        return self._hash("sink", sink)
+
     def shard_of_branch(self, xid: str) -> int:
         """Return the shard in which a branch of a distributed transaction begins."""
         return self._hash("branch", xid)

@@ -15,6 +15,7 @@ from pyjms_provider.clients.cluster.branches import ClusterBranches
 from pyjms_provider.clients.cluster.reader_groups import ClusterReaderGroups
 from pyjms_provider.clients.cluster.session import ClusterSession
 from pyjms_provider.clients.cluster.shard_connection import ShardConnection
+from pyjms_provider.clients.cluster.stages import ClusterStages
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.cluster.placement import FrontPlace, Place, ShardPlace
 from pyjms_provider.core.journal.journal import SubscriptionKey
@@ -31,7 +32,6 @@ _TOPIC: Final = AddressKind.TOPIC
 _LACKING: Final = Capability.SHARED_TRANSACTIONS | Capability.REPLAY | Capability.STAGE | Capability.PERSISTENT_SESSIONS
 _WHY: Final = {
     Capability.SHARED_TRANSACTIONS: "the destinations of a cluster may be in several stores, which no transaction of the application is in",
-    Capability.STAGE: "staged units are not there in a cluster; use a virtual host without one",
     Capability.PERSISTENT_SESSIONS: "registered clients are not there in a cluster; use a virtual host without one",
 }
 
@@ -56,6 +56,7 @@ class ClusterConnection(ProviderConnection):
         self.cluster = cluster
         self.branches = ClusterBranches(cluster)
         """The XA calls of its sessions."""
+        self._stages = ClusterStages(self, lambda: cluster.promotions)
         self._reader_groups = ClusterReaderGroups(self, self._enter_subscription_of_group)
         self._events = events
         self._clock = clock
@@ -218,6 +219,14 @@ class ClusterConnection(ProviderConnection):
     def reader_groups(self) -> ClusterReaderGroups:
         self._check_open()
         return self._reader_groups
+
+    def stages(self) -> ClusterStages:
+        self._check_open()
+        return self._stages
+
+    def home_of_sink(self, sink: str) -> ShardPlace:
+        """Return the shard of the marker of a sink of staged units."""
+        return ShardPlace(self.cluster.placement.shard_of_sink(sink))
 
     def discard(self, session: ClusterSession) -> None:
         """Remove a session that has closed."""

@@ -16,6 +16,7 @@ from pyjms.spi.errors import (
     ConnectionLostError,
     ProviderError,
     RolledBackError,
+    StageError,
     TooLateError,
     UnknownSubscriptionError,
 )
@@ -28,6 +29,7 @@ from pyjms_provider.cluster.placement import Placement, ShardPlace
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
+    from pyjms.spi.replay import StageName, Stages
     from pyjms.spi.selector import Selector
     from pyjms_provider.clients.cluster.branches import ClusterBranches
     from pyjms_provider.clients.cluster.shard_connection import ShardConnection, Term
@@ -55,6 +57,14 @@ class SessionOwner(Protocol):
 
     def enter_subscription(self, session: ClusterSession, name: str, topic: str, client_id: str | None) -> None:
         """Enter a durable subscription that is about to be made."""
+        ...
+
+    def home_of_sink(self, sink: str) -> ShardPlace:
+        """Return the shard of the marker of a sink of staged units."""
+        ...
+
+    def stages(self) -> Stages:
+        """Return the staged units."""
         ...
 
     def on_exception(self, error: ProviderError) -> None:
@@ -535,6 +545,28 @@ class ClusterSession(ProviderSession):
             raise BranchError(f"the session works in branch {self._branch}, which only its coordinator ends")
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        self._check_local()
+        parts = [part for part in self._parts.values() if part.is_dirty or part.is_doomed]
+        if not all(isinstance(part.shard.place, ShardPlace) for part in parts):
+            raise StageError("a staged unit of a cluster cannot contain messages of temporary destinations")
+        # A unit that sends nothing is staged as well, as it may be promoted.
+        staging = parts or [self._part_at(self._connection.shard(self._connection.home_of_sink(name.sink)))]
+        try:
+            if any(part.is_doomed or not part.shard.is_current(part.term) for part in parts):
+                raise RolledBackError(
+                    "the transaction was rolled back, as another member became the leader of a destination in it"
+                )
+            return sum(part.ready().stage(name, keep_s=keep_s) for part in staging)
+        except ProviderError:
+            self._roll_back(parts)
+            with suppress(ProviderError):  # what stays is discarded when its time is over
+                self._connection.stages().discard([name])
+            raise
+        finally:
+            for part in parts:
+                part.forget_transaction()
 
     # Distributed transactions
 
