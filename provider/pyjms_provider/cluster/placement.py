@@ -57,6 +57,10 @@ class Placement:
         """Return the shard whose marker is that of a sink of staged units."""
         return self._hash("sink", sink)
 
+    def shard_of_registered(self, name: str) -> int:
+        """Return the shard in which a client is registered (`pyjms.spi.sessions`)."""
+        return self._hash("registered", name)
+
     def shard_of_branch(self, xid: str) -> int:
         """Return the shard in which a branch of a distributed transaction begins."""
         return self._hash("branch", xid)

@@ -12,6 +12,7 @@ from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, Un
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.cluster.branches import ClusterBranches
+from pyjms_provider.clients.cluster.persistent_sessions import ClusterPersistentSessions
 from pyjms_provider.clients.cluster.reader_groups import ClusterReaderGroups
 from pyjms_provider.clients.cluster.session import ClusterSession
 from pyjms_provider.clients.cluster.shard_connection import ShardConnection
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from pyjms_provider.core.host.message_mover import OnExpired
 
 _TOPIC: Final = AddressKind.TOPIC
-_LACKING: Final = Capability.SHARED_TRANSACTIONS | Capability.REPLAY | Capability.STAGE | Capability.PERSISTENT_SESSIONS
+_LACKING: Final = Capability.SHARED_TRANSACTIONS
 _WHY: Final = {
     Capability.SHARED_TRANSACTIONS: "the destinations of a cluster may be in several stores, which no transaction of the application is in",
-    Capability.PERSISTENT_SESSIONS: "registered clients are not there in a cluster; use a virtual host without one",
 }
 
 
@@ -56,6 +56,7 @@ class ClusterConnection(ProviderConnection):
         self.cluster = cluster
         self.branches = ClusterBranches(cluster)
         """The XA calls of its sessions."""
+        self._persistent_sessions = ClusterPersistentSessions(self)
         self._stages = ClusterStages(self, lambda: cluster.promotions)
         self._reader_groups = ClusterReaderGroups(self, self._enter_subscription_of_group)
         self._events = events
@@ -223,6 +224,10 @@ class ClusterConnection(ProviderConnection):
     def stages(self) -> ClusterStages:
         self._check_open()
         return self._stages
+
+    def persistent_sessions(self) -> ClusterPersistentSessions:
+        self._check_open()
+        return self._persistent_sessions
 
     def home_of_sink(self, sink: str) -> ShardPlace:
         """Return the shard of the marker of a sink of staged units."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyjms.spi.errors import ClosedError, ConnectionLostError, GroupError
+from pyjms.spi.errors import GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup, ReaderGroups, ReservedMessage
 from pyjms_provider.cluster.placement import Place, ShardPlace
 
@@ -111,10 +111,4 @@ class ClusterReaderGroups(ReaderGroups):
             self._shards[name] = shard
 
     def _call(self, shard: int, act: Callable[[ReaderGroups], _Result]) -> _Result:
-        connection = self._connections.shard(ShardPlace(shard))
-        term = connection.current()
-        try:
-            return act(term.connection.reader_groups())
-        except (ClosedError, ConnectionLostError) as error:
-            connection.lose(term.number, error)
-        return act(connection.current().connection.reader_groups())
+        return self._connections.shard(ShardPlace(shard)).call(lambda connection: act(connection.reader_groups()))

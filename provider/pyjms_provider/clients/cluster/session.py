@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -14,13 +15,16 @@ from pyjms.spi.errors import (
     CapabilityError,
     ClosedError,
     ConnectionLostError,
+    InDoubtError,
     ProviderError,
+    ResourceError,
     RolledBackError,
     StageError,
     TooLateError,
     UnknownSubscriptionError,
 )
 from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeRequest
+from pyjms.spi.sessions import ClientTags, check_tags
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.cluster.two_phase import commit_together
@@ -57,6 +61,10 @@ class SessionOwner(Protocol):
 
     def enter_subscription(self, session: ClusterSession, name: str, topic: str, client_id: str | None) -> None:
         """Enter a durable subscription that is about to be made."""
+        ...
+
+    def open_session(self, *, transacted: bool) -> ClusterSession:
+        """Open another session."""
         ...
 
     def home_of_sink(self, sink: str) -> ShardPlace:
@@ -247,6 +255,12 @@ class ClusterSession(ProviderSession):
         """The parts of queues by name, while the placement is `_placement`."""
         self._placement: Placement | None = None
         self._branch: Xid | None = None
+        self._request_tag: ClientTags | None = None
+        """Outside of transactions, the tag that the next send stores."""
+        self._reply_tag: ClientTags | None = None
+        """The tag that the next acknowledgement stores."""
+        self._tagging: ClusterSession | None = None
+        """The transacted session that stores tags together with a send or an acknowledgement of this one."""
         self._timeout_s = 0
         self._closed = False
         self._close_once = CloseOnce()
@@ -301,6 +315,9 @@ class ClusterSession(ProviderSession):
     def send(self, envelope: Envelope) -> None:
         part = self._part_of(envelope.destination)
         if not self._transacted and self._branch is None:
+            if self._request_tag is not None:
+                self._send_tagged(envelope)
+                return
             try:
                 part.ready().send(envelope)
             except _LOST as error:  # raised before the message was sent
@@ -314,7 +331,7 @@ class ClusterSession(ProviderSession):
             self._doom(part, error)
 
     def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
-        if self._transacted or self._branch is not None:
+        if self._transacted or self._branch is not None or self._request_tag is not None:
             super().send_async(envelope, done)
             return
         part = self._part_of(envelope.destination)
@@ -326,13 +343,73 @@ class ClusterSession(ProviderSession):
     def may_wait(self, envelope: Envelope) -> bool:
         part = self._part_of(envelope.destination)
         session = part.session
-        return session is None or not part.shard.is_current(part.term) or session.may_wait(envelope)
+        return (
+            self._request_tag is not None
+            or session is None
+            or not part.shard.is_current(part.term)
+            or session.may_wait(envelope)
+        )
 
     def _doom(self, part: SessionPart, error: ProviderError) -> None:
         """Let the transaction be rolled back, as its part at a shard is lost: its commit raises the error."""
         self.check_open()
         part.is_doomed = True
         part.shard.lose(part.term, error)
+
+    # Tags of a registered client
+
+    def tag(self, tags: ClientTags) -> None:
+        self.check_open()
+        place = ShardPlace(self._connection.cluster.placement.shard_of_registered(tags.name))
+        part = self._part_at(self._connection.shard(place))
+        if self._transacted or self._branch is not None:
+            try:
+                session = self._in_unit(part)
+                if not part.is_doomed:
+                    session.tag(tags)
+            except _LOST as error:
+                self._doom(part, error)
+            return
+        check_tags(tags)
+        if tags.request is not None:
+            self._request_tag = replace(tags, reply=None)
+        if tags.reply is not None:
+            self._reply_tag = replace(tags, request=None)
+
+    def _tagging_session(self) -> ClusterSession:
+        if self._tagging is None:
+            self._tagging = self._connection.open_session(transacted=True)
+        return self._tagging
+
+    def _send_tagged(self, envelope: Envelope) -> None:
+        """Send a message, and store the request's tag, in one transaction, as they may be in two shards."""
+        tags, self._request_tag = self._request_tag, None
+        assert tags is not None, "it is tagged"
+        unit = self._tagging_session()
+        try:
+            unit.tag(tags)
+            unit.send(envelope)
+        except ProviderError:
+            unit.rollback()
+            raise
+        _commit_tagged(unit)
+
+    def _acknowledge_tagged(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle messages, and store the reply's tag, in one transaction."""
+        tags, self._reply_tag = self._reply_tag, None
+        assert tags is not None, "it is tagged"
+        unit = self._tagging_session()
+        unit.adopt(deliveries)
+        try:
+            unit.tag(tags)
+            unit.acknowledge(deliveries)
+            _commit_tagged(unit)
+        except InDoubtError:
+            raise
+        except ProviderError:
+            unit.rollback()
+            self.adopt(deliveries)
+            raise
 
     # Receiving
 
@@ -424,6 +501,9 @@ class ClusterSession(ProviderSession):
                 self._doom_earlier(deliveries)
             for part, own in found.items():
                 self._acknowledge_in_unit(part, own)
+            return
+        if self._reply_tag is not None and are_all and deliveries:
+            self._acknowledge_tagged(deliveries)
             return
         if not are_all:
             # One error stands for all of them: a client that rolls back because of it must get each again.
@@ -644,4 +724,15 @@ class ClusterSession(ProviderSession):
             parts = list(self._parts.values())
         for part in parts:
             part.close()
+        if self._tagging is not None:
+            self._tagging.close()
         self._connection.discard(self)
+
+
+def _commit_tagged(unit: ClusterSession) -> None:
+    """Commit the transaction of a single send or acknowledgement with its tags. Raises `ResourceError`, `InDoubtError`."""
+    try:
+        unit.commit()
+    except RolledBackError as error:
+        # There is no transaction that the client could know of.
+        raise error.__cause__ if isinstance(error.__cause__, ProviderError) else ResourceError(error.reason) from error

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from random import Random
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyjms.spi.clock import BackOff, Clock, Delays, Signal
 from pyjms.spi.errors import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyjms_provider.cluster.contracts import Cluster
     from pyjms_provider.cluster.placement import Place
 
+_Result = TypeVar("_Result")
 _log = logging.getLogger("pyjms.cluster")
 WAIT_MS: Final = 30_000
 """How long a call waits for a shard without a leader, in milliseconds."""
@@ -195,6 +196,15 @@ class ShardConnection:
         finally:
             with self._lock:
                 self._waiting.discard(signal)
+
+    def call(self, act: Callable[[ProviderConnection], _Result]) -> _Result:
+        """Return the result of a call that may be repeated; it is made again on the next term if its own is lost. Raises as `act`, and as `current`."""
+        term = self.current()
+        try:
+            return act(term.connection)
+        except (ClosedError, ConnectionLostError) as error:
+            self.lose(term.number, error)
+        return act(self.current().connection)
 
     def is_current(self, number: int) -> bool:
         """Return whether that term is the present one, and not known to be lost."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyjms.spi.errors import ClosedError, ConnectionLostError, StageError
+from pyjms.spi.errors import StageError
 from pyjms.spi.replay import StagedUnit, StageName, Stages
 from pyjms_provider.cluster.contracts import Promotion
 from pyjms_provider.cluster.placement import ShardPlace
@@ -81,13 +81,7 @@ class ClusterStages(Stages):
         return self._connections.placement.shard_of_sink(sink)
 
     def _call(self, shard: int, act: Callable[[Stages], _Result]) -> _Result:
-        connection = self._connections.shard(ShardPlace(shard))
-        term = connection.current()
-        try:
-            return act(term.connection.stages())
-        except (ClosedError, ConnectionLostError) as error:
-            connection.lose(term.number, error)
-        return act(connection.current().connection.stages())
+        return self._connections.shard(ShardPlace(shard)).call(lambda connection: act(connection.stages()))
 
 
 def _promote(stages: Stages, promotion: Promotion) -> None:
