@@ -6,7 +6,7 @@ provider as it made them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -297,13 +297,21 @@ class _Session(DelegatingSession):
         with _Noting(self._connection, Call(COMMIT, self.scope, self._now(), tx, None), _unless_over):
             self._inner.commit_with(transaction)
 
+    def prepare(self, xid: Xid) -> bool:
+        """Record a commit with an unknown outcome: any session may commit the branch, or roll it back."""
+        return self._open_ended({"prepared": branch_name(xid)}, lambda: self._inner.prepare(xid))
+
     def stage(self, name: StageName, *, keep_s: int) -> int:
         """Record a commit with an unknown outcome: another process may promote the unit."""
+        return self._open_ended({"staged": str(name)}, lambda: self._inner.stage(name, keep_s=keep_s))
+
+    def _open_ended(self, note: Mapping[str, object], end: Callable[[], _T]) -> _T:
+        """End the transaction, and record a commit whose outcome is decided elsewhere."""
         tx, self._tx = self.transaction(), None
-        call = Call(COMMIT, self.scope, self._now(), tx, None, {"staged": str(name)})
+        call = Call(COMMIT, self.scope, self._now(), tx, None, note)
         outcome = UNKNOWN
         try:
-            return self._inner.stage(name, keep_s=keep_s)
+            return end()
         except ProviderError as error:
             outcome = _unless_over(error)
             raise

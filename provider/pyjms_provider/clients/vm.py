@@ -157,10 +157,23 @@ class VmTransactions(ProviderSession):
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
         self._host.work(partial(self._commit, partial(self._host.join, transaction)))
 
-    def stage(self, name: StageName, *, keep_s: int) -> int:
+    def prepare(self, xid: Xid) -> bool:
+        self._check_transacted()
+        unit = self._open_unit()
+        try:
+            return self._host.work(partial(self._branches().prepare_transaction, xid, unit, self._begin_commit))
+        except BranchError:
+            self.rollback()  # the name was refused, and the transaction is still open
+            raise
+
+    def _check_transacted(self) -> None:
+        """Raise `CapabilityError` or `BranchError` unless the present work is that of a local transaction."""
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._check_local()
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        self._check_transacted()
         begin = partial(self._begin_commit, for_stage=True)
         return self._host.pipelines.stages.stage(name, keep_s, self._open_unit(), begin)
 

@@ -101,6 +101,9 @@ class _GuardedSession(DelegatingSession):
     def stage(self, name: StageName, *, keep_s: int) -> NoReturn:
         raise _withheld("staged units")
 
+    def prepare(self, xid: object) -> NoReturn:
+        raise _withheld("distributed transactions")
+
     def xa_start(self, xid: object, *, join: bool = False, resume: bool = False) -> NoReturn:
         raise _withheld("distributed transactions")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.errors import BranchError, ClosedError
+from pyjms.spi.errors import BranchError, ClosedError, RolledBackError
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_tck.requirements import needs, needs_offered
 from pyjms_tck.spi.environment import Environment
@@ -266,6 +266,89 @@ def test_only_the_coordinator_ends_what_is_worked_in(work: Work) -> None:
 def test_a_closed_session_refuses_branches(work: Work) -> None:
     session = work.session
     session.close()
-    for call in (session.xa_start, session.xa_end, session.xa_prepare, session.xa_commit, session.xa_rollback):
+    for call in (
+        session.prepare,
+        session.xa_start,
+        session.xa_end,
+        session.xa_prepare,
+        session.xa_commit,
+        session.xa_rollback,
+    ):
         with pytest.raises(ClosedError):
             call(work.xid)
+
+
+# A local transaction that becomes a branch as it is prepared
+
+
+@needs_offered("XA")
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+def test_a_transaction_that_is_prepared_is_settled_by_any_session(work: Work, commits: bool) -> None:
+    work.do()
+    assert work.session.prepare(work.xid)
+    work.connection.close()
+    assert work.seen(work.orders) == []
+    assert work.seen(work.bills) == []
+    session = work.environment.session(transacted=True)
+    assert work.xid in session.xa_recover()
+    session.xa_commit(work.xid) if commits else session.xa_rollback(work.xid)
+    assert work.xid not in session.xa_recover()
+    assert work.seen(work.bills) == ([("bill for order", False)] if commits else [])
+    assert work.seen(work.orders) == ([] if commits else [("order", True)])
+
+
+@needs_offered("XA")
+def test_a_session_goes_on_in_a_new_transaction_after_a_prepare(work: Work) -> None:
+    other = new_xid()
+    work.do("first")
+    assert work.session.prepare(work.xid)
+    work.do("second")
+    assert work.session.prepare(other)
+    work.do("third")
+    work.session.rollback()
+    work.session.xa_rollback(work.xid)
+    work.session.xa_commit(other)
+    assert work.seen(work.bills) == [("bill for second", False)]
+
+
+@needs_offered("XA")
+def test_a_transaction_that_did_nothing_is_over_when_it_is_prepared(work: Work) -> None:
+    assert work.session.prepare(work.xid) is False
+    assert failure_of(lambda: work.session.xa_commit(work.xid)) is BranchFailure.UNKNOWN
+
+
+@needs_offered("XA")
+def test_a_transaction_is_rolled_back_if_a_branch_has_its_name(work: Work) -> None:
+    work.do("first")
+    assert work.session.prepare(work.xid)
+    work.do("second")
+    assert failure_of(lambda: work.session.prepare(work.xid)) is BranchFailure.DUPLICATE
+    assert work.session.prepare(work.xid) is False
+    work.session.xa_commit(work.xid)
+    work.connection.close()
+    assert work.seen(work.bills) == [("bill for first", False)]
+    assert work.seen(work.orders) == [("second", True)]
+
+
+@needs_offered("XA")
+def test_a_transaction_whose_message_expired_is_rolled_back_by_its_prepare(work: Work) -> None:
+    if Capability.EXPIRATION not in work.connection.capabilities:
+        return
+    expiration_ms = work.environment.clock.time_ms() + 10_000
+    work.environment.send(work.session, work.bills, "brief", delivery_mode=2, expiration_ms=expiration_ms)
+    work.environment.send(work.session, work.bills, "bill", delivery_mode=2)
+    work.environment.clock.advance(20_000)
+    with pytest.raises(RolledBackError):
+        work.session.prepare(work.xid)
+    assert work.xid not in work.session.xa_recover()
+    assert work.seen(work.bills) == []
+
+
+@needs_offered("XA")
+def test_the_work_in_a_branch_is_no_transaction_of_its_session(work: Work) -> None:
+    work.session.xa_start(work.xid)
+    work.do()
+    assert failure_of(lambda: work.session.prepare(new_xid())) is BranchFailure.PROTOCOL
+    work.session.xa_end(work.xid)
+    work.session.xa_commit(work.xid, one_phase=True)
+    assert work.seen(work.bills) == [("bill for order", False)]

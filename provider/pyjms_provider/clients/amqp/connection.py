@@ -258,6 +258,11 @@ class AmqpConnection(FailoverProviderConnection):
         return self._greeting is not None and self._greeting.can_find
 
     @property
+    def can_prepare(self) -> bool:
+        """Whether the broker can prepare the open transaction of a session."""
+        return self._greeting is not None and self._greeting.can_prepare
+
+    @property
     def transaction_timeout_s(self) -> int:
         """The broker's default time limit of branches."""
         return 0 if self._greeting is None else self._greeting.transaction_timeout_s

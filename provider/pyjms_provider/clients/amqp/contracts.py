@@ -71,6 +71,11 @@ class ClientConnection(Protocol):
         ...
 
     @property
+    def can_prepare(self) -> bool:
+        """Whether the broker can prepare the open transaction of a session."""
+        ...
+
+    @property
     def transaction_timeout_s(self) -> int:
         """The broker's default time limit of branches."""
         ...

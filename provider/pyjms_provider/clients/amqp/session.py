@@ -324,6 +324,15 @@ class AmqpSession(ProviderSession):
             raise CapabilityError("the broker has no commands of pyjms, which this needs")
         return unit
 
+    def prepare(self, xid: Xid) -> bool:
+        self._check_transacted()
+        if self._commanded is None:
+            raise CapabilityError("only the pyjms broker can prepare the transaction of a session")
+        try:
+            return self._commanded.prepare(xid)
+        finally:
+            self._end_kept()
+
     def stage(self, name: StageName, *, keep_s: int) -> int:
         return self._present_unit().stage(name, keep_s=keep_s)
 

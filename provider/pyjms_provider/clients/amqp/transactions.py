@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.amqp.capabilities import TRANSACTED
@@ -19,6 +20,7 @@ from pyjms_provider.protocols.profile.commands import Command
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address
+    from pyjms.spi.xid import Xid
     from pyjms_provider.clients.amqp.consumer import ReceivedMessage
     from pyjms_provider.clients.amqp.contracts import TransactedSession
     from pyjms_provider.clients.amqp.links import SendingLink
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.session import Session
 
 _log = logging.getLogger("pyjms.amqp")
+_T = TypeVar("_T")
 
 _IN_FLIGHT_MAX: Final = 4 * 1024 * 1024
 """Bytes of a transaction that may be on their way: then it waits until the broker has taken them."""
@@ -298,7 +301,11 @@ class CommandedTransactions(SessionTransactions):
         """`default_timeout_s`: the broker's default time limit of branches."""
         self._session = session
         self.unit: SessionUnit[PhysicalConnection, CommandRequest] = SessionUnit(
-            _Channel(session), "", transacted=transacted, default_timeout_s=default_timeout_s
+            _Channel(session),
+            "",
+            transacted=transacted,
+            default_timeout_s=default_timeout_s,
+            can_prepare=lambda: session.connection.can_prepare,
         )
         self._known: set[Address] = set()
         """Destinations that have taken a message on the present connection; cleared when a transaction fails."""
@@ -359,9 +366,17 @@ class CommandedTransactions(SessionTransactions):
         self.unit.is_doomed = True
 
     def commit(self) -> None:
+        self._ended(self.unit.commit)
+
+    def prepare(self, xid: Xid) -> bool:
+        """Prepare the open transaction. Raises as `ProviderSession.prepare`."""
+        return self._ended(partial(self.unit.prepare, xid))
+
+    def _ended(self, end: Callable[[], _T]) -> _T:
+        """End the open transaction, and return the result. Raises as `end`."""
         self._unanswered = 0
         try:
-            self.unit.commit()
+            return end()
         except RolledBackError:
             # It is not said which destination has refused something, so each is asked again.
             self._known.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from pyjms.spi.errors import (
@@ -19,7 +20,12 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.sessions import check_tags
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, lost_while_ended
+from pyjms_provider.clients.network.calls import (
+    ConnectionLostInCallError,
+    NotSentError,
+    UnansweredError,
+    lost_while_ended,
+)
 from pyjms_provider.clients.network.failover import Physical
 from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.profile.answers import Counted, Prepared, Recovered
@@ -33,6 +39,7 @@ _log = logging.getLogger("pyjms.network")
 BranchCommand: TypeAlias = (
     commands.EndBranch
     | commands.PrepareBranch
+    | commands.PrepareTransaction
     | commands.CommitBranch
     | commands.RollbackBranch
     | commands.ForgetBranch
@@ -105,31 +112,36 @@ class _BranchRequests(Generic[_P, _R]):
         self._unanswered: dict[tuple[Xid, type[BranchCommand]], _R] = {}
         """The last request of each kind about a branch, if its answer was not received."""
 
-    def request(self, physical: _P, command: BranchCommand, read: Callable[[Headers], bool]) -> bool:
-        """Send a command that changes a branch; return what `read` finds in the answer. If the last call of its kind about the branch sent
-        the same command and got no answer, wait for that answer: the command is done once, also with other threads. Raises `BranchError`,
-        `ProviderError`.
+    def request(self, physical: _P, command: BranchCommand) -> Headers:
+        """Send a command that changes a branch; return its answer. If the last call of its kind about the branch sent
+        the same command and got no answer, wait for that answer: the command is done once, also with other threads. Raises
+        as `CommandChannel.ask_once`.
         """
-        about = (command.xid, type(command))
-        request = self._unanswered.get(about)
+        request = self._unanswered.get(_about(command))
         if request is None or not request.is_same(physical, command):
-            request = self._unanswered[about] = self._channel.request(physical, command)
+            request = self._unanswered[_about(command)] = self._channel.request(physical, command)
+        return self._await(request, command)
+
+    def await_again(self, command: BranchCommand) -> Headers:
+        """Wait again for the answer to a command that had none. Raises as `CommandChannel.ask_once`."""
+        request = self._unanswered.get(_about(command))
+        if request is None:
+            raise ConnectionLostInCallError("no answer came before")
+        return self._await(request, command)
+
+    def _await(self, request: _R, command: BranchCommand) -> Headers:
         try:
-            result = read(self._channel.ask_once(request, command))
-        except UnansweredError as error:
+            answer = self._channel.ask_once(request, command)
+        except UnansweredError:
             # The request is kept: if the call is made again, it waits for this answer.
             # A second END or PREPARE would be refused with XAER_PROTO (decision 0603).
-            raise unreachable(error) from error
-        except ConnectionLostInCallError as error:
-            # No answer comes on another connection.
-            self._unanswered.pop(about, None)
-            raise unreachable(error) from error
-        except ProviderError:
-            # A refused command had no effect, and may be sent again.
-            self._unanswered.pop(about, None)
             raise
-        self._unanswered.pop(about, None)
-        return result
+        except (ConnectionLostInCallError, ProviderError):
+            # No answer comes on another connection. A refused command had no effect, and may be sent again.
+            self._unanswered.pop(_about(command), None)
+            raise
+        self._unanswered.pop(_about(command), None)
+        return answer
 
     def forget(self, xid: Xid) -> None:
         """Drop the requests about a branch, so that none answers for a later one of the same name."""
@@ -140,6 +152,10 @@ class _BranchRequests(Generic[_P, _R]):
     def clear(self) -> None:
         """Drop all requests, as the connection is lost: no answer comes any more."""
         self._unanswered.clear()
+
+
+def _about(command: BranchCommand) -> tuple[Xid, type[BranchCommand]]:
+    return command.xid, type(command)
 
 
 def unreachable(error: ConnectionLostInCallError | UnansweredError) -> BranchError:
@@ -162,19 +178,23 @@ class SessionUnit(Generic[_P, _R]):
         *,
         transacted: bool,
         default_timeout_s: Callable[[], int],
+        can_prepare: Callable[[], bool],
     ) -> None:
-        """`default_timeout_s`: the broker's default time limit of branches."""
+        """`default_timeout_s`: the broker's default time limit of branches; `can_prepare`: whether it can prepare the open transaction."""
         self._channel = channel
         self._session = session
         self.transacted = transacted
         self._default_timeout_s = default_timeout_s
+        self._can_prepare = can_prepare
         self.physical: _P | None = None
         """The physical connection on which the open transaction, or the branch, has begun: all its commands must go there."""
         self.is_doomed = False
         """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._is_ending = False
-        """Whether the broker is being asked to commit or stage the transaction, or a signal interrupted that call."""
+        """Whether the broker is being asked to commit, prepare or stage the transaction, or a signal interrupted that call."""
         self._branch_requests = _BranchRequests(channel)
+        self._unknown: set[Xid] = set()
+        """Branches that the session's transactions were to become, where no answer said whether they have."""
         self._timeout_s = 0
         self.request_tag: ClientTags | None = None
         """Outside of transactions, the tag that the next send stores."""
@@ -236,6 +256,46 @@ class SessionUnit(Generic[_P, _R]):
             raise lost_while_ended(error, how) from error
         self._is_ending = False
         return answer
+
+    def prepare(self, xid: Xid) -> bool:
+        """Prepare the open transaction as branch `xid`; return whether it needs a commit. Raises as `ProviderSession.prepare`."""
+        self._check_transacted()
+        if not self._can_prepare():
+            raise CapabilityError(
+                "the broker cannot prepare the transaction of a session: it has no XA, or is an older one"
+            )
+        command = commands.PrepareTransaction(session=self._session, xid=xid)
+        ask = partial(self._branch_requests.await_again, command)
+        if xid not in self._unknown:
+            physical = self.physical
+            self._check(physical)
+            if physical is None:
+                return False
+            self._is_ending = True
+            self._unknown.add(xid)
+            ask = partial(self._branch_requests.request, physical, command)
+        try:
+            answer = ask()
+        except (ConnectionLostInCallError, UnansweredError) as error:
+            if isinstance(error, NotSentError):
+                self._unknown.discard(xid)
+            self._prepared()
+            raise lost_while_ended(error, "prepared") from error
+        except ProviderError as error:
+            self._unknown.discard(xid)
+            if isinstance(error, BranchError) and error.failure is not BranchFailure.DUPLICATE:
+                self._is_ending = False  # the session works in a branch, which goes on
+            else:
+                self._prepared()
+            raise
+        self._unknown.discard(xid)
+        self._prepared()
+        return Prepared.read(answer).needs_commit
+
+    def _prepared(self) -> None:
+        """Forget the transaction that was to be prepared, if no other one has begun since an earlier call."""
+        if self._is_ending:
+            self._leave()
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         """Stage the open transaction. Raises as `ProviderSession.stage`."""
@@ -318,6 +378,7 @@ class SessionUnit(Generic[_P, _R]):
         command = commands.BeginBranch(session=self._session, xid=xid, mode=mode, timeout_s=self._timeout_s)
         # A request about an earlier branch of this name must not answer for the new one.
         self._branch_requests.forget(xid)
+        self._unknown.discard(xid)
         try:
             self._channel.ask(physical, command, late=lambda: self._started_late(physical, command))
         except (ConnectionLostInCallError, UnansweredError) as error:
@@ -353,16 +414,17 @@ class SessionUnit(Generic[_P, _R]):
 
     def xa_prepare(self, xid: Xid) -> bool:
         """Prepare a branch; return whether it needs a commit. Raises as `ProviderSession.xa_prepare`."""
-        command = commands.PrepareBranch(session=self._session, xid=xid)
-        return self._branch(command, lambda answer: Prepared.read(answer).needs_commit)
+        return Prepared.read(self._branch(commands.PrepareBranch(session=self._session, xid=xid))).needs_commit
 
     def xa_commit(self, xid: Xid, *, one_phase: bool) -> None:
         """Commit a branch. Raises as `ProviderSession.xa_commit`."""
         self._branch(commands.CommitBranch(session=self._session, xid=xid, one_phase=one_phase))
+        self._unknown.discard(xid)
 
     def xa_rollback(self, xid: Xid) -> None:
         """Roll a branch back. Raises as `ProviderSession.xa_rollback`."""
         self._branch(commands.RollbackBranch(session=self._session, xid=xid))
+        self._unknown.discard(xid)
 
     def xa_recover(self) -> Sequence[Xid]:
         """Return the branches in doubt. Raises as `ProviderSession.xa_recover`."""
@@ -386,7 +448,10 @@ class SessionUnit(Generic[_P, _R]):
         """Return the time limit of branches that begin from now on."""
         return self._timeout_s or self._default_timeout_s()
 
-    def _branch(self, command: BranchCommand, read: Callable[[Headers], bool] = lambda _: True) -> bool:
-        """Send a command that changes a branch; see `_BranchRequests.request`."""
+    def _branch(self, command: BranchCommand) -> Headers:
+        """Send a command that changes a branch, and return its answer; see `_BranchRequests.request`. Raises `BranchError`, `ProviderError`."""
         self._channel.check_open()
-        return self._branch_requests.request(self._channel.current(), command, read)
+        try:
+            return self._branch_requests.request(self._channel.current(), command)
+        except (ConnectionLostInCallError, UnansweredError) as error:
+            raise unreachable(error) from error

@@ -207,13 +207,14 @@ class Branch:
 
     __slots__ = ("deadline_ms", "decision", "failure", "holder", "prepared_ms", "state", "unit", "workers", "xid")
 
-    def __init__(self, xid: Xid, *, expired_rolls_back: bool) -> None:
+    def __init__(self, xid: Xid, *, expired_rolls_back: bool, unit: UnitOfWork | None = None) -> None:
+        """`unit`: a local transaction that becomes the branch as it is prepared; None: sessions will work in the branch."""
         self.xid = xid
-        self.state = BranchState.ACTIVE
+        self.state = BranchState.ACTIVE if unit is None else BranchState.PREPARING
         # A session of the branch's own, which no client closes:
         # messages that the branch received outlive the sessions that worked in it.
         self.holder = ConsumerSession(ReceiverId(f"branch {xid}"), is_delivering=False)
-        self.unit = UnitOfWork(UnitId(f"branch {xid}"), self.holder, expired_rolls_back=expired_rolls_back)
+        self.unit = unit or UnitOfWork(UnitId(f"branch {xid}"), self.holder, expired_rolls_back=expired_rolls_back)
         self.workers: dict[ConsumerSession, bool] = {}
         """The sessions that have not ended their work: True, or False for one that suspended it."""
         self.deadline_ms: float | None = None
@@ -364,11 +365,7 @@ class Branches:
         branch.workers[worker] = True
         timeout_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         with self._lock:
-            if xid in self._branches:
-                raise BranchError(
-                    f"branch {xid} is here already; start it with TMJOIN to work in it", BranchFailure.DUPLICATE
-                )
-            self._branches[xid] = branch
+            self._add(branch, "start it with TMJOIN to work in it")
             due = bool(timeout_ms) and self._set_deadline(branch, timeout_ms)
         if due:
             self._ask(timeout_ms)
@@ -482,6 +479,51 @@ class Branches:
             # From here on the coordinator alone decides, however long it takes (decision 0130).
             branch.deadline_ms = None
         return True
+
+    def prepare_transaction(self, xid: Xid, unit: UnitOfWork, begin_commit: Callable[[], object]) -> bool:
+        """Make a session's local transaction a prepared branch, as `ProviderSession.prepare` says. Waits for the journal, with force.
+
+        `unit`: its work; `begin_commit` takes it from the session, so that no other call ends it. Raises `BranchError` before that
+        if a branch `xid` is there; `RolledBackError`, `InDoubtError`.
+        """
+        journal = self._need_journal()
+        if unit.is_empty:
+            begin_commit()
+            unit.end_unwritten()
+            return False
+        branch = Branch(xid, expired_rolls_back=unit.expired_rolls_back, unit=unit)
+        # In the table before the unit is taken from its session: nothing can prevent the name from being used then.
+        with self._lock:
+            self._add(branch, "give each transaction a name of its own")
+        now_ms = self._clock.time_ms()
+        try:
+            begin_commit()
+            self._with_tags(branch, partial(unit.finish_prepare, xid, now_ms, journal, branch.holder))
+        except Exception as error:
+            unit.end_unwritten()
+            self._refuse_transaction(branch, journal, error)
+            raise
+        with self._lock:
+            branch.step(BranchEvent.WRITTEN)
+            branch.prepared_ms = now_ms
+        return True
+
+    def _refuse_transaction(self, branch: Branch, journal: Journal, error: Exception) -> None:
+        """End a branch that its session's transaction did not become. It stays, rolled back, if it may be in the store as prepared."""
+        if not branch.unit.may_be_written or not is_outcome_unknown(error):
+            with self._lock:
+                branch.step(BranchEvent.REFUSED)
+                self._end(branch, BranchEvent.ROLLBACK)
+            return
+        # As in `prepare`; its coordinator, which got no promise, rolls it back.
+        journal.note(Changes(outcomes=[BranchOutcome(branch.xid, commit=False)]))
+        branch.undo()
+        timeout_ms = self.timeout_ms or DEFAULT_TIMEOUT_MS
+        with self._lock:
+            branch.step(BranchEvent.REFUSED)
+            due = self._set_deadline(branch, timeout_ms)
+        if due:
+            self._ask(timeout_ms)
 
     def commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         """Commit a prepared branch, or in one phase one that is not. Raises `BranchError`. Waits for the journal."""
@@ -747,6 +789,12 @@ class Branches:
                 BranchFailure.UNKNOWN,
             )
         return branch
+
+    def _add(self, branch: Branch, advice: str) -> None:
+        """Add a new branch. Raises `BranchError` with that advice if there is one of its name."""
+        if branch.xid in self._branches:
+            raise BranchError(f"branch {branch.xid} is here already; {advice}", BranchFailure.DUPLICATE)
+        self._branches[branch.xid] = branch
 
     def _doom(self, branch: Branch, failure: BranchFailure) -> None:
         if branch.state is not BranchState.ROLLBACK_ONLY:

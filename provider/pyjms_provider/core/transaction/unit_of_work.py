@@ -431,9 +431,16 @@ class UnitOfWork:
         Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be in the store nevertheless.
         """
         self.begin_commit(now_ms)
+        self.finish_prepare(xid, now_ms, journal)
+
+    def finish_prepare(self, xid: Xid, now_ms: int, journal: Journal, heir: ConsumerSession | None = None) -> None:
+        """Do the second half of `prepare`; `begin_commit` was called. Raises as `prepare`.
+
+        `heir`: takes the received messages over from the session; after `RolledBackError` they stay with that.
+        """
         written = prepared_changes(self._sent, self._settled, xid, now_ms)
         written.changes.clients = self.client_changes
-        self._write_promise(journal, written)
+        self._write_promise(journal, written, heir)
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
         """Store its sent messages as a staged unit, which only `decide` ends; `begin_commit` was called.
@@ -444,7 +451,9 @@ class UnitOfWork:
         written = None if journal is None else staged_changes(self._sent, self._settled, record)
         self._write_promise(journal, written)
 
-    def _write_promise(self, journal: Journal | None, written: UnitChanges | None) -> None:
+    def _write_promise(
+        self, journal: Journal | None, written: UnitChanges | None, heir: ConsumerSession | None = None
+    ) -> None:
         """Store it until `decide`; if that fails, no promise was made, and it is rolled back."""
         if journal is not None and written is not None:
             try:
@@ -454,10 +463,22 @@ class UnitOfWork:
                     # A refused write has ended it already; after any other error
                     # no promise was made, so it is rolled back.
                     if self._state is UnitState.COMMITTING:
+                        self._change_holder(heir)
                         self._end(UnitEvent.REFUSED)
                 raise
         with self._lock:
+            # While it is COMMITTING: a session that closes leaves its messages alone.
+            self._change_holder(heir)
             self._end(UnitEvent.KEPT)
+
+    def _change_holder(self, heir: ConsumerSession | None) -> None:
+        """Transfer the received messages to `heir`; None: they stay. The lock is held."""
+        if heir is None:
+            return
+        for entry, delivery_count in self._settled:
+            heir.take_queue(entry.queue)
+            entry.queue.change_holder(entry, delivery_count, self._session, heir)
+        self._session = heir
 
     # In doubt: COMMITTING, after `finish_commit` was not answered
 
@@ -465,6 +486,11 @@ class UnitOfWork:
     def is_in_doubt(self) -> bool:
         """Whether it is unknown if its commit was written, or has taken effect. For the thread that has tried the commit."""
         return self._in_doubt is not None and self._state is UnitState.COMMITTING
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether its write was begun. For the thread that has tried it."""
+        return self._in_doubt is not None
 
     def was_not_written(self) -> None:
         """Record that its changes are in no store, so that `end_unwritten` may end it."""

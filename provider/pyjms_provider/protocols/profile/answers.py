@@ -169,6 +169,8 @@ class Greeting:
     """What the broker's owner can do to give connections a capability that this one lacks."""
     can_find: bool = False
     """Whether the broker knows FIND."""
+    can_prepare: bool = False
+    """Whether the broker can prepare the open transaction of a session."""
     body_max: int = 0
     """The largest body of a frame to the broker, in bytes; 0: not known. A larger one ends the connection."""
     persists_all: bool = False
@@ -185,6 +187,8 @@ class Greeting:
         }
         if self.can_find:
             headers["find"] = "true"
+        if self.can_prepare:
+            headers["prepare"] = "true"
         if self.persists_all:
             headers[PERSISTS_ALL] = "true"
         if self.body_max:
@@ -208,6 +212,7 @@ class Greeting:
             resource_manager=headers.get("resource-manager", ""),
             transaction_timeout_s=number_in(headers, "transaction-timeout"),
             can_find=headers.get("find") == "true",
+            can_prepare=headers.get("prepare") == "true",
             body_max=body_max_in(headers),
             persists_all=headers.get(PERSISTS_ALL) == "true",
             jmsx_property_names=tuple(name for name in headers.get("jmsx", "").split(",") if name),

@@ -699,6 +699,16 @@ class PrepareBranch(Command):
 
 
 @command
+class PrepareTransaction(Command):
+    """`ProviderSession.prepare`; the RECEIPT as for `PrepareBranch`. Only a broker whose CONNECTED has `prepare:true` knows it."""
+
+    COMMAND: ClassVar[str] = "PREPARE"
+    MARK: ClassVar[tuple[str, str | None] | None] = ("open", "true")
+    session: str = header("session", TEXT)
+    xid: Xid = header("xid", XID)
+
+
+@command
 class CommitBranch(Command):
     """`ProviderSession.xa_commit`."""
 
@@ -741,7 +751,7 @@ COMMANDS: tuple[type[Command], ...] = (
     OpenSession, CloseSession, Interrupt, CommitTransaction, AbortTransaction,
     Subscribe, Browse, Find, Credit, Unsubscribe, DeleteSubscription,
     Acknowledge, GiveBack, Retry, Reject, Adopt,
-    BeginBranch, EndBranch, PrepareBranch, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
+    BeginBranch, EndBranch, PrepareBranch, PrepareTransaction, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
     *PIPELINE_VERBS,
     RegisterClient, DeregisterClient, ListClients, TagUnit,
 )  # fmt: skip

@@ -29,6 +29,7 @@ def greeting_of(connection: ProviderConnection, host: ServedHost, *, body_max: i
         jmsx_property_names=connection.info.jmsx_property_names,
         advice={each: text for each in lacking if (text := connection.advice(each))},
         can_find=True,
+        can_prepare=Capability.XA in capabilities,
         body_max=body_max,
         persists_all=host.persists_all,
     )

@@ -35,6 +35,7 @@ class SessionCommands:
             commands.BeginBranch: (self._begin_branch, False),
             commands.EndBranch: (self._end_branch, False),
             commands.PrepareBranch: (self._prepare, True),
+            commands.PrepareTransaction: (self._prepare_transaction, True),
             commands.CommitBranch: (self._commit_branch, True),
             commands.RollbackBranch: (self._roll_back_branch, True),
             commands.RecoverBranches: (self._recover_branches, False),
@@ -67,6 +68,9 @@ class SessionCommands:
 
     def _prepare(self, command: commands.PrepareBranch) -> Mapping[str, str]:
         return Prepared(self._session(command.session).xa_prepare(command.xid)).headers()
+
+    def _prepare_transaction(self, command: commands.PrepareTransaction) -> Mapping[str, str]:
+        return Prepared(self._unit_of(command.session).prepare(command.xid)).headers()
 
     def _commit_branch(self, command: commands.CommitBranch) -> None:
         self._session(command.session).xa_commit(command.xid, one_phase=command.one_phase)

@@ -85,6 +85,18 @@ class ServedUnit:
             raise
         self._settled()
 
+    def prepare(self, xid: Xid) -> bool:
+        """Prepare the transaction, or roll back if something failed before. Raises as the SPI does."""
+        self._end()
+        try:
+            is_changed = self.session.prepare(xid)
+        except (RolledBackError, BranchError):
+            if self.branch is None:  # else the work in the branch goes on
+                self._accepted.rolled_back()
+            raise
+        self._settled()
+        return is_changed
+
     def stage(self, name: StageName, keep_s: int) -> int:
         """Stage the transaction, or roll back if something failed before. Raises as the SPI does."""
         self._end()

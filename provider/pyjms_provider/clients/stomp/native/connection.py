@@ -98,6 +98,11 @@ class NativeConnection(StompConnectionBase):
         return self._greeting.can_find
 
     @property
+    def can_prepare(self) -> bool:
+        """Whether the broker can prepare the open transaction of a session."""
+        return self._greeting.can_prepare
+
+    @property
     def info(self) -> ProviderInfo:
         server = self.link.greeting.get("server", "pyjms/0").partition("/")[2]
         return ProviderInfo(name="pyjms broker", version=server, jmsx_property_names=self._greeting.jmsx_property_names)

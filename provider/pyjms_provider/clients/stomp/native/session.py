@@ -105,7 +105,11 @@ class NativeSession(ProviderSession):
         """The physical connection on which the broker knows the session."""
         self._ack_head = f"ACK\nsession:{name}\nids:".encode()
         self._unit: SessionUnit[PhysicalConnection, Request] = SessionUnit(
-            _Channel(self), name, transacted=transacted, default_timeout_s=lambda: connection.transaction_timeout_s
+            _Channel(self),
+            name,
+            transacted=transacted,
+            default_timeout_s=lambda: connection.transaction_timeout_s,
+            can_prepare=lambda: connection.can_prepare,
         )
         self._closed = False
         self._close_once = CloseOnce()
@@ -223,6 +227,9 @@ class NativeSession(ProviderSession):
 
     def commit(self) -> None:
         self._unit.commit()
+
+    def prepare(self, xid: Xid) -> bool:
+        return self._unit.prepare(xid)
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         return self._unit.stage(name, keep_s=keep_s)
