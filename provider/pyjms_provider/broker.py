@@ -233,6 +233,7 @@ class EmbeddedBroker:
                 is_reliable=False,
             )
             return self._make_host(bounded, None)
+        journal.keeps_transient = settings.policy.keep_transient
         recovery = journal.recover(self._progress_logger())
         chosen = settings.store
         # New ids are greater than all that the journal knows, as ids are never reused.

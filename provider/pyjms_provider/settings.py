@@ -115,6 +115,7 @@ _VALUES: Final[Mapping[str, str]] = {
     "branch_timeout": "seconds, 0: never",
     "transaction_timeout": "seconds, 0: never",
     "persist_all": "true or false",
+    "keep_transient": "true or false",
     "registered_clients_max": "a number of clients",
     "forget_clients": "seconds, 0: never",
     "story": "ends, all or off",
@@ -129,7 +130,7 @@ URL_OPTIONS: Final = frozenset((*_VALUES, *_POLICY))
 """All options of a ``vm://`` URL."""
 _POLICY_TEXTS: Final = ("key", "dead_letter", "expiry_queue")
 _BOOLEANS: Final = {"true": True, "false": False}
-_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "branch_timeout")
+_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "branch_timeout", "keep_transient")
 _OF_PAGING: Final = ("paging_directory", "paging_limit")
 
 
@@ -169,6 +170,7 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         branch_timeout_ms=_milliseconds(options, "branch_timeout", DEFAULT_TIMEOUT_MS),
         transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
         persist_all=_truth(options, "persist_all"),
+        keep_transient=_truth(options, "keep_transient"),
         registered_clients_max=_number(options, "registered_clients_max", DEFAULT_CLIENTS_MAX),
         forget_clients_ms=_milliseconds(options, "forget_clients", 0),
         queues=QueuePolicies(default=chosen, subscriptions=of_topics),

@@ -106,6 +106,11 @@ class VirtualHostAttributes(StoryAttributes):
         "Whether every message is PERSISTENT, whatever its sender and its queue say; NON_PERSISTENT senders are logged and counted.",
         default=False,
     )
+    keep_transient: bool = attribute(
+        "Whether NON_PERSISTENT messages are written to the store as well, without waiting for the disk, so that they survive the end of "
+        "the broker's process.",
+        default=False,
+    )
     create_on_demand: bool = attribute(
         "Whether network clients create queues by using them; else it is an error to use one that is not there.",
         default=True,
@@ -279,6 +284,7 @@ class VirtualHost(StoryTelling, Stoppable):
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
             persist_all=chosen.persist_all,
+            keep_transient=chosen.keep_transient,
             create_on_demand=chosen.create_on_demand,
             registered_clients_max=chosen.registered_clients_max,
             forget_clients_ms=chosen.forget_clients_ms,

@@ -45,7 +45,7 @@ class ServedHost(Protocol):
 
     @property
     def persists_all(self) -> bool:
-        """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
+        """Whether NON_PERSISTENT messages are written, too."""
         ...
 
     @property

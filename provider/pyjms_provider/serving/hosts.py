@@ -85,8 +85,9 @@ class EmbeddedHost:
 
     @property
     def persists_all(self) -> bool:
-        """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
-        return self.writes and self._broker.virtual_host.ignored_modes is not None
+        """Whether NON_PERSISTENT messages are written, too."""
+        host = self._broker.virtual_host
+        return self.writes and (host.ignored_modes is not None or host.keeps_transient)
 
     @property
     def creates_on_demand(self) -> bool:

@@ -239,10 +239,19 @@ class SendPermit:
 class AdmissionController:
     """Admission control for the destinations of one virtual host."""
 
-    def __init__(self, clock: Clock, trace: MessageTrace | None = None, *, persists_all: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        trace: MessageTrace | None = None,
+        *,
+        persists_all: bool = False,
+        keeps_transient: bool = False,
+    ) -> None:
         """`trace` records messages that are refused; `persists_all`: all messages are PERSISTENT, and no queue's policy changes that."""
         self._clock = clock
         self._persists_all = persists_all
+        self.keeps_transient = keeps_transient
+        """Whether NON_PERSISTENT messages are written, too."""
         self._trace = trace
         self._lock = Lock()
         self._windows: dict[Address, DuplicateIdCache] = {}
@@ -455,7 +464,7 @@ def _full(queue: Queue, remedy: str) -> QueueFullError:
 def _claim_of(controller: AdmissionController, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
     """Return the claim for a message's id, not yet claimed. Raises `ProviderError` when the id is no text."""
     # A NON_PERSISTENT message is lost with the broker, so its id must not be remembered beyond that.
-    is_kept = envelope.delivery_mode == _PERSISTENT
+    is_kept = envelope.delivery_mode == _PERSISTENT or controller.keeps_transient
     return DuplicateClaim(controller, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)
 
 

@@ -38,6 +38,8 @@ class HostPolicy:
     0: none."""
     persist_all: bool = False
     """Whether every message is PERSISTENT, whatever its sender and its queue's policy say (JMS 1.1 §3.4.12)."""
+    keep_transient: bool = False
+    """Whether NON_PERSISTENT messages are written as well, without being forced to the disk: so they survive the end of the broker's process."""
     create_on_demand: bool = True
     """Whether network clients create queues by using them; topics come by themselves."""
     queues: QueuePolicies = field(default_factory=QueuePolicies)

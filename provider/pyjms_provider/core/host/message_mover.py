@@ -159,8 +159,9 @@ class MessageMover:
         # First, as for a client's send: a full disk refuses the copy before anything is done.
         self._store.relieve()
         queue = self._queue(envelope.destination.name)
-        if self._storage is not None and envelope.delivery_mode == _PERSISTENT:
-            self._storage.send(queue, envelope, origin, SendPermit(envelope, deliver_at_ms, None, None))
+        storage = self._storage
+        if storage is not None and (envelope.delivery_mode == _PERSISTENT or storage.journal.keeps_transient):
+            storage.send(queue, envelope, origin, SendPermit(envelope, deliver_at_ms, None, None))
             return
         with next_place(queue, partial(self._store.refer, envelope, origin)) as reference:
             reference.deliver_at_ms = deliver_at_ms
@@ -267,7 +268,9 @@ class MessageMover:
         """
         kept = queue.journal
         # A queue that has ended has no record in the journal; the message would be lost at the next start.
-        while kept is None and reference.reliable and self._storage is not None:
+        storage = self._storage
+        is_written = storage is not None and (reference.reliable or storage.journal.keeps_transient)
+        while kept is None and is_written:
             queue = self._successor(queue, address)
             kept = queue.journal
         return queue, kept

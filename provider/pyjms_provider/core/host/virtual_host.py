@@ -110,9 +110,13 @@ class VirtualHost:
         self._is_bounded = not store.keeps_all_in_memory
         """Whether messages may have to leave memory, for a disk."""
         self._refuses_reliable = self._make_state().refuses_reliable
+        self.keeps_transient = storage is not None and storage.journal.keeps_transient
+        """Whether NON_PERSISTENT messages are written, too."""
         self.expiries = ExpiryWatch()
         self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
-        self.admission = AdmissionController(clock, self.trace, persists_all=self.policy.persist_all)
+        self.admission = AdmissionController(
+            clock, self.trace, persists_all=self.policy.persist_all, keeps_transient=self.keeps_transient
+        )
         self.ignored_modes = IgnoredDeliveryModes(name) if self.policy.persist_all else None
         """Makes all messages PERSISTENT; None: the sender and the queue's policy decide."""
         self._schedule = schedule
@@ -192,8 +196,12 @@ class VirtualHost:
                 envelope = admission.envelope
             if self._refuses_reliable and envelope.delivery_mode == _PERSISTENT:
                 raise UnreliableChannelError(channel.name)
-            # A transacted message is written with the commit; one that is NON_PERSISTENT never is.
-            if storage is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
+            # A transacted message is written with the commit; one that is NON_PERSISTENT is not, or not forced.
+            if (
+                storage is not None
+                and transaction is None
+                and (envelope.delivery_mode == _PERSISTENT or self.keeps_transient)
+            ):
                 storage.send(channel, envelope, origin, admission)
             elif admission is not None and channel.sequencer is not None:
                 self._send_in_order(channel, envelope, origin, admission, transaction)
@@ -246,13 +254,15 @@ class VirtualHost:
             return self._is_bounded and self.store.is_pressed
         # The first message that names a queue has its definition written, too.
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
-        is_persistent = envelope.delivery_mode == _PERSISTENT or self.ignored_modes is not None
-        return is_unknown or self.store.is_pressed or (is_persistent and not is_transacted)
+        is_written = envelope.delivery_mode == _PERSISTENT or self.ignored_modes is not None or self.keeps_transient
+        return is_unknown or self.store.is_pressed or (is_written and not is_transacted)
 
     def plain_queue(self, envelope: Envelope) -> Queue | None:
-        """Return the queue of a PERSISTENT message that `StorageManager.send_together` accepts; None: it must be sent by `route`."""
+        """Return the queue of a message that is written and that `StorageManager.send_together` accepts; None: it must be sent by `route`."""
         address, properties = envelope.destination, envelope.properties
-        if address.temporary or address.kind is not _QUEUE or envelope.delivery_mode != _PERSISTENT:
+        if address.temporary or address.kind is not _QUEUE:
+            return None
+        if envelope.delivery_mode != _PERSISTENT and not self.keeps_transient:
             return None
         queue = self._queues.get(address.name)
         # A queue whose definition is not written yet takes the long way, which writes it with the message.

@@ -362,6 +362,9 @@ class Journal(ABC):
     """Whether no other broker can own it now, as far as is known. While this is false, no durable message may be delivered before a
     write, or `confirm`, has succeeded."""
 
+    keeps_transient: bool = False
+    """Whether NON_PERSISTENT messages are written, too, without being forced; set before it is used."""
+
     failed_writes: int = 0
     """How many writes were refused, or not answered."""
 

@@ -61,6 +61,11 @@ class QueueJournal:
         self._marked_ms = -math.inf
         self._gap = 0
 
+    @property
+    def keeps_transient(self) -> bool:
+        """Whether NON_PERSISTENT messages are written, too."""
+        return self._journal.keeps_transient
+
     def is_covered(self, reference: MessageReference, count: int) -> bool:
         """Return whether the message may be delivered for the `count`-th time without a write."""
         # A message that is not in the journal does not survive a crash, so its redelivery need not be known.

@@ -319,7 +319,7 @@ class StorageManager:
         store has answered.
         """
         changes = Changes(removals=removals_of([entry]))
-        if target_kept is not None and reference.reliable:
+        if target_kept is not None and (reference.reliable or self.journal.keeps_transient):
             target_kept.add_definition(changes)
             changes.messages.append(NewMessage(reference, envelope, (target_kept.number,)))
         if not changes.removals and not changes.messages:
@@ -327,7 +327,7 @@ class StorageManager:
         is_kept = bool(changes.messages)
         try:
             # A loss of power may undo a removal, which only causes a redelivery; it must not undo an addition.
-            self.journal.write(changes, force=is_kept)
+            self.journal.write(changes, force=is_kept and reference.reliable)
             # Not earlier: a message that counts as journaled leaves memory without a write.
             reference.journaled = is_kept
             if changes.definitions and target_kept is not None:
@@ -365,7 +365,7 @@ class StorageManager:
     def send(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: SendPermit | None
     ) -> None:
-        """Write a PERSISTENT message outside of any transaction, and pass it to its destination.
+        """Write a message outside of any transaction, and pass it to its destination.
 
         Raises `ResourceError`, `ChannelClosedError`.
         """
@@ -382,7 +382,11 @@ class StorageManager:
             reference = store.refer(envelope, origin)
             # Written before its queue has it: a crash between the two leaves a message that was never confirmed to the sender.
             try:
-                self.journal.add(reference, envelope, kept.number)
+                if reference.reliable:
+                    self.journal.add(reference, envelope, kept.number)
+                else:
+                    message = NewMessage(reference, envelope, (kept.number,))
+                    self.journal.write(Changes(messages=[message]), force=False)
                 reference.journaled = True
                 # After the write, so that a refused message need not be taken out of memory again.
                 store.keep(reference, envelope)
@@ -535,7 +539,7 @@ class StorageManager:
     def _write_new(self, changes: Changes) -> None:
         """Write changes that only add. Raises `ResourceError`; `InDoubtError` when they stay in the store if the broker dies before their removal is written."""
         try:
-            self.journal.write(changes, force=True)
+            self.journal.write(changes, force=any(each.reference.reliable for each in changes.messages))
         except Exception as error:
             # The outcome of a write that only adds is not asked for later: its removal settles it, whether it was made or not.
             if is_outcome_unknown(error):

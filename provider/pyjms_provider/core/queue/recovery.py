@@ -75,6 +75,7 @@ def uncommitted_messages(
 ) -> Sequence[tuple[MessageReference, Envelope | None]]:
     """Return messages as `Queue.uncommitted_messages`."""
     found: list[tuple[MessageReference, Envelope | None]] = []
+    with_transient = with_transient or (queue.journal is not None and queue.journal.keeps_transient)
     with queue.lock:
         for entry in entries:
             if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable):

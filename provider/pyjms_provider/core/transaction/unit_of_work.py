@@ -414,7 +414,8 @@ class UnitOfWork:
                 changes.duplicates = self.duplicate_marks()
                 # A commit that adds messages is forced; one that only acknowledges
                 # survives the process, as other acknowledgements do.
-                force = bool(changes.messages) or changes.clients is not None or force_acknowledgements
+                adds = any(message.reference.reliable for message in changes.messages)
+                force = adds or changes.clients is not None or force_acknowledgements
                 self._write(journal, written, force=force)
         self._make_true(UnitEvent.WRITTEN)
 

@@ -266,8 +266,10 @@ class ServedSession:
         joined = list(known)
         # Messages that are on no disk are settled at once, so that what comes behind need not wait for its turn.
         unit = self.unit
+        persists_all = self.engine.guard.host.persists_all
         is_written = unit.is_tagged or (
-            not unit.transacted and any(delivery.envelope.delivery_mode == _PERSISTENT for _, delivery in joined)
+            not unit.transacted
+            and any(persists_all or delivery.envelope.delivery_mode == _PERSISTENT for _, delivery in joined)
         )
         waits = self.waits and is_written
         work = Work(

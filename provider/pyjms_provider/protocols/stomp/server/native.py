@@ -361,6 +361,7 @@ class NativeHandler(ProtocolHandler):
             self._new_executor(),
             SessionScheduler(self.scheduler),
             transacted=command.transacted,
+            persists_all=self.guard.host.persists_all,
         )
 
     def _close_session(self, command: commands.CloseSession) -> None:

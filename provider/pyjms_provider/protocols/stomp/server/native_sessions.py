@@ -53,6 +53,7 @@ class ServedSession:
         scheduler: SessionScheduler,
         *,
         transacted: bool,
+        persists_all: bool,
     ) -> None:
         self.name = name
         self.session = session
@@ -61,6 +62,7 @@ class ServedSession:
         """The session's consumers and browsers that may have work; any thread may call `schedule`."""
         self.unit = ServedUnit(session, self, transacted=transacted)
         """The open transaction or branch."""
+        self._persists_all = persists_all
         self.unsettled: dict[int, Delivery] = {}
         """By number, as MESSAGE has it in `ack`."""
         self.late: tuple[FrameTask, list[range]] | None = None
@@ -76,11 +78,14 @@ class ServedSession:
             return True
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.get(ids[0][0])
-            return delivery is not None and delivery.envelope.delivery_mode == _PERSISTENT
+            return delivery is not None and self._is_written(delivery)
         # A header of some bytes may name millions: they are not looked up on the loop.
         if sum(map(len, ids)) > _SMALL:
             return True
-        return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
+        return any(map(self._is_written, self._named(ids).values()))
+
+    def _is_written(self, delivery: Delivery) -> bool:
+        return self._persists_all or delivery.envelope.delivery_mode == _PERSISTENT
 
     def joins(self, ids: DeliveryIds) -> bool:
         """Add these to the last acknowledgement, if that is the last waiting task; return whether they were added."""
@@ -323,6 +328,7 @@ class NativeFastFrames:
         self._sessions = sessions
         self._sends = sends
         self._writes = handler.guard.host.writes
+        self._persists_all = handler.guard.host.persists_all
 
     def take(self, data: bytes) -> bytes:
         """Do the frames at the beginning of `data`, up to the first one that needs the decoder.
@@ -363,7 +369,7 @@ class NativeFastFrames:
         if delivery is None or session.unit.is_open or session.unit.is_tagged or not session.executor.is_idle:
             return False
         # It would have to be written, which the loop must not wait for.
-        if self._writes and delivery.envelope.delivery_mode == _PERSISTENT:
+        if self._persists_all or (self._writes and delivery.envelope.delivery_mode == _PERSISTENT):
             return False
         del session.unsettled[number]
         try:

@@ -45,7 +45,9 @@ def test_acknowledgements_that_join_one_that_waits_are_counted_until_it_is_done(
         cast("TransportContext", jobs), lambda task: task.do(), lambda error: None, backlog
     )
     consumers = SessionScheduler(DeliveryScheduler(jobs.wake))
-    session = ServedSession("a", cast("ProviderSession", None), executor, consumers, transacted=False)
+    session = ServedSession(
+        "a", cast("ProviderSession", None), executor, consumers, transacted=False, persists_all=False
+    )
     executor.add(task())
     executor.run()  # so that the next one waits
     late, numbers = task(), [range(1, 2)]
