@@ -118,7 +118,7 @@ class SessionPart:
         if session is not None and self.shard.is_current(self.term):
             return session
         while True:
-            term = self.shard.current()
+            term = self.shard.current(self._owner.check_waiting)
             if self.session is not None and self.term == term.number:
                 return self.session
             try:
@@ -262,12 +262,17 @@ class ClusterSession(ProviderSession):
         self._tagging: ClusterSession | None = None
         """The transacted session that stores tags together with a send or an acknowledgement of this one."""
         self._timeout_s = 0
-        self._closed = False
+        self._closed = self._ends_waits = False
         self._close_once = CloseOnce()
 
     def check_open(self) -> None:
         """Raise `ClosedError` if the session is closed."""
         if self._closed:
+            raise ClosedError("the session is closed")
+
+    def check_waiting(self) -> None:
+        """Raise `ClosedError` if calls may not wait for a leader any more, as the session is about to be closed."""
+        if self._closed or self._ends_waits:
             raise ClosedError("the session is closed")
 
     def report(self, error: ProviderError) -> None:
@@ -710,7 +715,9 @@ class ClusterSession(ProviderSession):
     # The end
 
     def end_waits(self) -> None:
+        self._ends_waits = True
         for part in self.parts():
+            part.shard.wake()
             if part.session is not None:
                 part.session.end_waits()
 

@@ -161,8 +161,11 @@ class ShardConnection:
 
     # The present term
 
-    def current(self) -> Term:
+    def current(self, check: Callable[[], None] | None = None) -> Term:
         """Return the present term; connect for the first call, and wait while the connection is being replaced.
+
+        Args:
+            check: Raises an error if the caller need not wait any more; called before each wait, and after `wake`.
 
         Raises:
             ResourceError: There was no leader in time.
@@ -178,6 +181,8 @@ class ShardConnection:
         signal = Signal()
         try:
             while True:
+                if check is not None:
+                    check()
                 with self._lock:
                     if self._state is ShardState.CONNECTED and self._term is not None:
                         return self._term
@@ -196,6 +201,13 @@ class ShardConnection:
         finally:
             with self._lock:
                 self._waiting.discard(signal)
+
+    def wake(self) -> None:
+        """Have the threads that wait for a term check whether they still need one. Never blocks."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for signal in waiting:
+            signal.set()
 
     def call(self, act: Callable[[ProviderConnection], _Result]) -> _Result:
         """Return the result of a call that may be repeated; it is made again on the next term if its own is lost. Raises as `act`, and as `current`."""
@@ -275,9 +287,7 @@ class ShardConnection:
                 self._state = SHARD_TRANSITIONS[self._state, ShardEvent.SUCCEED]
             elif self._state is ShardState.CONNECTING and self._term is None:
                 self._state = SHARD_TRANSITIONS[self._state, ShardEvent.FAIL]
-            waiting = list(self._waiting)
-        for signal in waiting:
-            signal.set()
+        self.wake()
         if not is_taken:
             term.connection.close()
         elif self.owner.is_started:
@@ -288,9 +298,7 @@ class ShardConnection:
         with self._lock:
             if self._state is not ShardState.CLOSED:
                 self._state = SHARD_TRANSITIONS[self._state, event]
-            waiting = list(self._waiting)
-        for signal in waiting:
-            signal.set()
+        self.wake()
 
     # Another term
 
@@ -380,9 +388,7 @@ class ShardConnection:
         with self._lock:
             term, self._term = self._term, None
             self._state = SHARD_TRANSITIONS[self._state, ShardEvent.CLOSE]
-            waiting = list(self._waiting)
         self._closing.set()
-        for signal in waiting:
-            signal.set()
+        self.wake()
         if term is not None:
             term.connection.close()
