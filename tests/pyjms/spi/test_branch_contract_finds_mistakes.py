@@ -22,13 +22,22 @@ if TYPE_CHECKING:
 
 Replace = dict[tuple[type, str], object]
 
-_prepare, _end = Branches.prepare, Branches.end
+_prepare, _prepare_transaction, _end = Branches.prepare, Branches.prepare_transaction, Branches.end
 
 
 def prepare_and_publish(branches: Branches, xid: Xid) -> bool:
     """What is prepared is seen at once."""
     done = _prepare(branches, xid)
     branches._branches[xid].unit.decide(commit=True)
+    return done
+
+
+def prepare_transaction_and_publish(
+    branches: Branches, xid: Xid, unit: UnitOfWork, begin: Callable[[], object]
+) -> bool:
+    """What is prepared is seen at once."""
+    done = _prepare_transaction(branches, xid, unit, begin)
+    unit.decide(commit=True)
     return done
 
 
@@ -114,6 +123,30 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Work], None]]] = {
     "a closed session settles branches": (
         {(VmSession, "_branches"): lambda session: session._host.branches},
         branch_suite.test_a_closed_session_refuses_branches,
+    ),
+    "a prepared transaction is seen": (
+        {(Branches, "prepare_transaction"): prepare_transaction_and_publish},
+        lambda work: branch_suite.test_a_transaction_that_is_prepared_is_settled_by_any_session(work, True),
+    ),
+    "what a prepared transaction received stays with its session": (
+        {(UnitOfWork, "_change_holder"): lambda unit, heir: None},
+        lambda work: branch_suite.test_a_transaction_that_is_prepared_is_settled_by_any_session(work, True),
+    ),
+    "nobody is told of transactions that did nothing": (
+        {(Branches, "prepare_transaction"): lambda branches, xid, unit, begin: True},
+        branch_suite.test_a_transaction_that_did_nothing_is_over_when_it_is_prepared,
+    ),
+    "a transaction goes on when it is prepared": (
+        {(VmSession, "prepare"): lambda session, xid: True},
+        branch_suite.test_a_session_goes_on_in_a_new_transaction_after_a_prepare,
+    ),
+    "a name is given twice": (
+        {(Branches, "_add"): lambda branches, branch, advice: branches._branches.update({branch.xid: branch})},
+        branch_suite.test_a_transaction_is_rolled_back_if_a_branch_has_its_name,
+    ),
+    "a session prepares what its coordinator should": (
+        {(VmSession, "prepare"): lambda session, xid: True},
+        branch_suite.test_the_work_in_a_branch_is_no_transaction_of_its_session,
     ),
 }
 

@@ -27,7 +27,7 @@ from tests.provider.helpers import make_envelope
 NO_BEATS = "heart_beat_ms=0"
 """For a connection to a broker that stands still: nothing comes of that by itself."""
 
-_GREETING = Greeting(capabilities=~Capability.NONE, resource_manager="peer")
+_GREETING = Greeting(capabilities=~Capability.NONE, resource_manager="peer", can_prepare=True)
 
 
 @dataclass

@@ -8,9 +8,10 @@ from contextlib import suppress
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import BranchError, StageError
+from pyjms.spi.errors import BranchError, CapabilityError, InDoubtError, RolledBackError, StageError
 from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.clients.stomp.native.connection import NativeConnection
 from pyjms_provider.clients.stomp.native.consumer import ReceivedMessage
 from pyjms_provider.clients.stomp.native.session import NativeSession
 from pyjms_provider.protocols.profile.answers import Prepared
@@ -174,3 +175,110 @@ def test_a_staging_that_is_refused_leaves_the_transaction_as_it_was() -> None:
                 session.stage(name, keep_s=60)
         session.commit()
         assert len(peer.of("COMMIT")) == 1
+
+
+# The open transaction that becomes a branch
+
+
+def open_frames(peer: Peer) -> list[Frame]:
+    """Return what asked for the open transaction to be prepared."""
+    return [frame for frame in peer.of("PREPARE") if frame.headers.get("open") == "true"]
+
+
+def test_a_transaction_that_did_nothing_is_not_prepared() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        assert session.prepare(XID) is False
+        assert open_frames(peer) == []
+
+
+def test_a_prepare_that_is_answered_late_is_not_asked_twice_whatever_the_session_does() -> None:
+    with Peer(unanswered={"PREPARE"}) as peer, linked(peer, options=NO_BEATS) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(InDoubtError):
+            session.prepare(XID)
+        hasten(connection.link, timeout_ms=10_000)
+        session.send(make_envelope("b"))
+        answer(peer, peer.wait_for("PREPARE"))
+        assert session.prepare(XID)
+        assert len(open_frames(peer)) == 1
+        session.commit()
+        assert len(peer.of("COMMIT")) == 1, "what was sent meanwhile is another transaction"
+
+
+def test_a_prepare_whose_connection_was_lost_stays_in_doubt() -> None:
+    with Peer(cut_before=("PREPARE", 1)) as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        for _ in range(2):
+            with pytest.raises(InDoubtError, match="lost"):
+                session.prepare(XID)
+        assert len(open_frames(peer)) == 1
+        session.xa_rollback(XID)
+        assert session.prepare(XID) is False
+
+
+def test_a_transaction_whose_connection_was_lost_before_is_rolled_back_by_its_prepare() -> None:
+    events = Events()
+    with Peer() as peer, linked(peer, events) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        peer.cut()
+        events.wait_for(1)
+        with pytest.raises(RolledBackError, match="connection was lost"):
+            session.prepare(XID)
+        assert open_frames(peer) == []
+        assert session.prepare(XID) is False
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind"),
+    [
+        ({"code": "PYJMS-ROLLED-BACK"}, RolledBackError),
+        ({"code": "PYJMS-XA", "failure": "DUPLICATE"}, BranchError),
+        ({"code": "PYJMS-IN-DOUBT"}, InDoubtError),
+    ],
+    ids=["rolled back", "duplicate", "in doubt"],
+)
+def test_after_a_refused_prepare_a_new_transaction_begins(headers: dict[str, str], kind: type[Exception]) -> None:
+    def refuse(_: int, frame: Frame) -> None:
+        if frame.command == "PREPARE":
+            peer.push(Frame("ERROR", {"receipt-id": frame.headers["receipt"], "message": "no", **headers}))
+
+    with Peer(unanswered={"PREPARE"}) as peer, linked(peer) as connection:
+        peer.before_answer = refuse
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        with pytest.raises(kind, match="no"):
+            session.prepare(XID)
+        session.commit()
+        assert peer.of("COMMIT") == []
+
+
+def test_a_session_in_a_branch_goes_on_in_it_after_a_prepare_at_a_wrong_time() -> None:
+    def refuse(_: int, frame: Frame) -> None:
+        if frame.command == "PREPARE":
+            headers = {"code": "PYJMS-XA", "failure": "PROTOCOL", "message": "it works in a branch"}
+            peer.push(Frame("ERROR", {"receipt-id": frame.headers["receipt"], **headers}))
+
+    with Peer(unanswered={"PREPARE"}) as peer, linked(peer) as connection:
+        peer.before_answer = refuse
+        session = connection.open_session(transacted=True)
+        session.xa_start(OTHER)
+        with pytest.raises(BranchError, match="works in a branch"):
+            session.prepare(XID)
+        session.xa_end(OTHER)
+        assert "mode" not in peer.of("END")[0].headers, "it has not failed"
+
+
+def test_a_broker_that_does_not_say_that_it_can_prepare_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer() as peer, linked(peer) as connection:
+        monkeypatch.setattr(NativeConnection, "can_prepare", False)
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        with pytest.raises(CapabilityError, match="older"):
+            session.prepare(XID)
+        session.commit()
+        assert open_frames(peer) == []
