@@ -150,9 +150,9 @@ class PostgresqlServer:
         finally:
             self._watcher.communicate()
 
-    def connect(self) -> psycopg.Connection[tuple[object, ...]]:
+    def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         """Connect as an administrator; each statement is committed by itself."""
-        return psycopg.connect(host="127.0.0.1", port=self._port, user="postgres", dbname="postgres", autocommit=True)
+        return psycopg.connect(host="127.0.0.1", port=self._port, user="postgres", dbname=database, autocommit=True)
 
     def make_store(self) -> str:
         """Make an empty schema, and return the URL of a store in it."""

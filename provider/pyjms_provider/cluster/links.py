@@ -34,6 +34,11 @@ class LinkRequest:
 class Link(Protocol):
     """The network side of one link. Any thread."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it is closed or lost for good."""
+        ...
+
     def add(self, addresses: Sequence[str]) -> None:
         """Try other link ports as well from now on."""
         ...

@@ -1,19 +1,79 @@
-"""A member of a cluster: it joins, leads shards, and connects clients to all of them."""
+"""A member of a cluster: it joins, leads shards, and connects clients to all of them.
+
+One thread does all that concerns the rows of members and shards, in *turns*: it writes the heartbeat, reads all rows, and does what follows
+from them. Each turn compares the rows with what this member does, so that a step that failed is made in a later turn. Brokers are opened and
+stopped by threads of their own (`leading`), branches are settled by another one (`decisions`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from threading import Lock, Thread, current_thread
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.clock import Signal
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError
+from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.cluster.assignment import Candidate, shards_to_hand_over, shards_to_take
+from pyjms_provider.cluster.decisions import ClusterDecisions, Resolver
+from pyjms_provider.cluster.leading import LeadState, ShardLeader
+from pyjms_provider.cluster.links import LinkRequest
+from pyjms_provider.cluster.membership import Membership
+from pyjms_provider.cluster.placement import FrontPlace, Placement
+from pyjms_provider.cluster.status import ClusterStatus, MemberStatus, ShardStatus
+from pyjms_provider.forks import forget_in_children
+from pyjms_provider.settings import BrokerSettings
+from pyjms_provider.stores.errors import StoreError
+from pyjms_provider.stores.opening import cluster_database
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
-    from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.cluster.contracts import DecisionLog, SubscriptionRegistry
-    from pyjms_provider.cluster.links import Links
-    from pyjms_provider.cluster.placement import Place, Placement
+    from pyjms_provider.cluster.links import Link, Links
+    from pyjms_provider.cluster.placement import Place
     from pyjms_provider.cluster.settings import ClusterSettings
-    from pyjms_provider.cluster.status import ClusterStatus
+    from pyjms_provider.core.journal.journal import SubscriptionKey
+    from pyjms_provider.stores.sql.cluster import ClusterDatabase, ClusterView, MemberRow, ShardRow
+
+_log = logging.getLogger(__name__)
+_POLL_MS: Final = 250
+"""How often the rows are read at least: changes are announced by the database, but the death of a member is not."""
+_PLACEMENT_MS: Final = 5_000
+_RESOLVE_MS: Final = 500
+_MOVING_MS: Final = 10_000
+"""A shard without a leader for longer than that keeps no other one from being handed over: something is wrong with it."""
+_LINK_RETRY_MS: Final = 50
+_FRONT_ATTEMPTS: Final = 20
+"""The rounds of attempts to reach the front of another member again: some seconds."""
+_LEAVING_MS: Final = 30_000
+"""How long a member that stops tries to hand its shards over in order."""
+_STOPPING_S: Final = 60.0
+_MEMORY_LEAST: Final = 1_000_000
+_KINDS: Final = {"queue": AddressKind.QUEUE, "topic": AddressKind.TOPIC}
+
+
+class ClusterSubscriptions:
+    """Implements `contracts.SubscriptionRegistry`."""
+
+    def __init__(self, database: ClusterDatabase) -> None:
+        self._database = database
+
+    def topic_of(self, key: SubscriptionKey) -> str | None:
+        """Return the topic under which a subscription was last entered."""
+        return self._database.topic_of(key.client_id, key.name)
+
+    def enter(self, key: SubscriptionKey, topic: str) -> None:
+        """Enter a subscription."""
+        self._database.enter_subscription(key.client_id, key.name, topic)
+
+    def remove(self, key: SubscriptionKey) -> None:
+        """Remove a subscription."""
+        self._database.remove_subscription(key.client_id, key.name)
 
 
 class ClusterMember:
@@ -24,69 +84,508 @@ class ClusterMember:
 
         Raises `ClusterError` if the cluster refuses the member as it is configured, `ResourceError`.
         """
-        raise NotImplementedError
+        store = settings.broker.store
+        assert store is not None, "the settings were checked"
+        self._settings = settings
+        self._clock = clock
+        self._links = links
+        self._lock = Lock()
+        self._wake = Signal()
+        self._settling_wake = Signal()
+        self._waiting: set[Signal] = set()
+        self._is_stopping = self._program_ends = False
+        self._trouble: str | None = None
+        self._view: ClusterView | None = None
+        self._seen_ms = 0.0
+        self._placed_ms = float("-inf")
+        self._open_links: list[tuple[int, Link]] = []
+        with ExitStack() as undo:
+            self._database = cluster_database(store.url, settings.name, clock, answer_ms=settings.lease_ms / 2)
+            undo.callback(self._database.close)
+            self._membership = Membership(self._database, settings, clock, self._wake.set)
+            self._facts = facts = self._membership.prepare()
+            self._placement = Placement(facts.shards)
+            self._decisions = ClusterDecisions(self._database, clock, self._membership.need)
+            self._subscriptions = ClusterSubscriptions(self._database)
+            self._resolver = Resolver(self._database, clock)
+            self._leaders = {number: self._shard_leader(number) for number in range(facts.shards)}
+            self._front = EmbeddedBroker(settings.virtual_host, clock, front_settings(settings.broker))
+            undo.callback(self._front.stop)
+            self._link_port = links.listen(settings.link, self._find, facts.secret, clock)
+            undo.callback(self._link_port.close)
+            self._membership.join_first(self.address, self._front.run_id)
+            undo.pop_all()
+        self._thread = Thread(target=self._run, name=f"pyjms cluster {settings.name}", daemon=True)
+        self._settling = Thread(target=self._settle, name=f"pyjms settling {settings.name}", daemon=True)
+        self._thread.start()
+        self._settling.start()
+        forget_in_children(self)
+
+    def _shard_leader(self, number: int) -> ShardLeader:
+        return ShardLeader(
+            number,
+            self._broker_name(number),
+            self._clock,
+            changed=self._changed,
+            end_dead_sessions=self._database.end_sessions_of_the_dead,
+        )
+
+    def _broker_name(self, number: int) -> str:
+        return f"{self._settings.virtual_host}.{number}"
+
+    def forget(self) -> None:
+        """Be no member, in a child of this process, which has none of its threads."""
+        self._lock, self._is_stopping, self._waiting = Lock(), True, set()
+
+    # The contract
 
     @property
     def settings(self) -> ClusterSettings:
         """Its settings."""
-        raise NotImplementedError
+        return self._settings
 
     @property
     def name(self) -> str:
         """The name of the virtual host."""
-        raise NotImplementedError
+        return self._settings.virtual_host
 
     @property
     def front(self) -> EmbeddedBroker:
         """The broker in memory that has this member's connections and their temporary destinations."""
-        raise NotImplementedError
+        return self._front
 
     @property
     def placement(self) -> Placement:
         """The present placement; another object after each change."""
-        raise NotImplementedError
+        return self._placement
 
     @property
-    def decisions(self) -> DecisionLog:
+    def decisions(self) -> ClusterDecisions:
         """The outcomes of transactions over several shards."""
-        raise NotImplementedError
+        return self._decisions
 
     @property
-    def subscriptions(self) -> SubscriptionRegistry:
+    def subscriptions(self) -> ClusterSubscriptions:
         """The topics of durable subscriptions."""
-        raise NotImplementedError
+        return self._subscriptions
 
     @property
     def address(self) -> str:
         """The address of its link port, ``HOST:PORT``, as the other members know it."""
-        raise NotImplementedError
+        link = self._settings.link
+        host = link.advertised_host or link.host
+        return f"{f'[{host}]' if ':' in host else host}:{link.advertised_port or self._link_port.port}"
 
     @property
     def incarnation(self) -> str | None:
         """The id of this start; None: it is no member at the moment, as it has not reached the database for longer than its lease."""
-        raise NotImplementedError
+        return self._membership.incarnation
 
     @property
     def trouble(self) -> str | None:
         """Why it serves nothing at the moment; None: it serves. Never waits."""
-        raise NotImplementedError
+        if self._is_stopping:
+            return f"member {self._settings.member} is stopping"
+        if self._membership.incarnation is None:
+            return f"member {self._settings.member} cannot reach its cluster: {self._trouble or 'it joins again'}"
+        return None
 
     def brokers(self) -> Mapping[int, EmbeddedBroker]:
         """Return the brokers of the shards that it leads now, by the number of the shard. Never waits."""
-        raise NotImplementedError
+        found = {number: leader.broker for number, leader in self._leaders.items()}
+        return {number: broker for number, broker in found.items() if broker is not None}
 
     def await_leaders(self, timeout_ms: int) -> bool:
         """Wait until all shards are led; return False if that takes longer, or if the member is stopped."""
-        raise NotImplementedError
+        until_ms = self._clock.monotonic_ms() + timeout_ms
+        while not self._are_all_led():
+            if self._is_stopping or not self._await_change(until_ms):
+                return False
+        return True
+
+    def _are_all_led(self) -> bool:
+        view = self._view
+        return view is not None and all(each.leader is not None and not each.restoring for each in view.shards)
 
     def status(self) -> ClusterStatus:
         """Return the state of the cluster as this member last saw it. Never waits."""
-        raise NotImplementedError
+        view = self._view
+        members = () if view is None else view.members
+        shards = () if view is None else view.shards
+        names = {each.incarnation: each.name for each in members}
+        older_ms = int(self._clock.monotonic_ms() - self._seen_ms)
+        return ClusterStatus(
+            name=self._settings.name,
+            virtual_host=self.name,
+            members=[_member_status(each, shards, older_ms) for each in members],
+            shards=[
+                ShardStatus(
+                    number=each.number,
+                    leader=None if each.leader is None else names.get(each.leader),
+                    since_ms=None if each.leader is None else each.since_ms,
+                    terms=each.terms,
+                    restoring=each.restoring,
+                )
+                for each in shards
+            ],
+            undecided=0 if view is None else view.undecided,
+        )
 
     def connect(self, place: Place, events: ConnectionEvents) -> ProviderConnection:
         """Open a connection to a place; see `contracts.Cluster`."""
-        raise NotImplementedError
+        if isinstance(place, FrontPlace):
+            return self._connect_to_front(place, events)
+        until_ms = self._clock.monotonic_ms() + self._settings.leader_wait_ms
+        while True:
+            if self._is_stopping:
+                raise self._stopping_error()
+            try:
+                found = self._connect_now(place.number, events)
+                failure = "no member leads it"
+            except ProviderError as error:
+                found, failure = None, error.reason
+            if found is not None:
+                return found
+            if not self._await_change(until_ms, at_most_ms=_LINK_RETRY_MS):
+                raise ResourceError(
+                    f"there has been no leader of shard {place.number} of {self.name} for {self._settings.leader_wait_ms} ms: "
+                    f"{self.trouble or failure}"
+                )
+
+    def _connect_now(self, number: int, events: ConnectionEvents) -> ProviderConnection | None:
+        """Connect to the present leader of a shard; None: there is none. Raises `ResourceError`, `ClosedError`."""
+        broker = self._leaders[number].broker
+        if broker is not None:
+            return self._links.connect_here(broker, events)
+        leader = self._leader_of(number)
+        if leader is None or leader.incarnation == self._membership.incarnation:
+            return None
+        request = LinkRequest(
+            broker=self._broker_name(number),
+            addresses=(leader.address, *(each for each in self._addresses() if each != leader.address)),
+            member=self._settings.member,
+            secret=self._facts.secret,
+            tls=self._settings.link.tls,
+            timeout_ms=self._settings.leader_wait_ms,
+        )
+        connection, link = self._links.connect(request, self._clock, events)
+        with self._lock:
+            self._open_links.append((number, link))
+            is_late = self._is_stopping
+        if is_late:
+            link.close()
+            raise self._stopping_error()
+        return connection
+
+    def _connect_to_front(self, place: FrontPlace, events: ConnectionEvents) -> ProviderConnection:
+        if self._is_stopping:
+            raise self._stopping_error()
+        if place.run_id == self._front.run_id:
+            return self._links.connect_here(self._front, events)
+        view = self._view
+        member = next((each for each in ([] if view is None else view.members) if each.run_id == place.run_id), None)
+        if member is None:
+            raise DestinationError(
+                f"no member of cluster {self._settings.name} has the connection of this temporary destination any more"
+            )
+        request = LinkRequest(
+            broker=self._front_name(place.run_id),
+            addresses=(member.address,),
+            member=self._settings.member,
+            secret=self._facts.secret,
+            tls=self._settings.link.tls,
+            timeout_ms=self._settings.leader_wait_ms,
+            attempts=_FRONT_ATTEMPTS,
+        )
+        return self._links.connect(request, self._clock, events)[0]
+
+    def _front_name(self, run_id: str) -> str:
+        return f"{self._settings.virtual_host}.{run_id}"
+
+    def _stopping_error(self) -> ClosedError:
+        return ClosedError(f"member {self._settings.member} of cluster {self._settings.name} is stopping")
+
+    def _find(self, name: str) -> EmbeddedBroker | None:
+        """Return the broker that another member asks for by name at the link port."""
+        if name == self._front_name(self._front.run_id):
+            return self._front
+        return next((broker for broker in self.brokers().values() if broker.name == name), None)
+
+    def _leader_of(self, number: int) -> MemberRow | None:
+        """Return the member that serves a shard; None: none does."""
+        view = self._view
+        shard = None if view is None else view.shards[number]
+        if view is None or shard is None or shard.leader is None or shard.restoring:
+            return None
+        return next((each for each in view.members if each.incarnation == shard.leader), None)
+
+    def _addresses(self) -> list[str]:
+        view = self._view
+        return [] if view is None else [each.address for each in view.members if each.is_alive]
+
+    # Waits
+
+    def _changed(self) -> None:
+        """Have a turn made now, and let all waiting threads look again. Any thread; never blocks."""
+        self._wake.set()
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+        for signal in waiting:
+            signal.set()
+
+    def _await_change(self, until_ms: float, at_most_ms: float = _POLL_MS) -> bool:
+        """Wait for a change, or some milliseconds; return False if the time is over."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= until_ms:
+            return False
+        signal = Signal()
+        with self._lock:
+            self._waiting.add(signal)
+        try:
+            self._clock.wait(signal, min(until_ms, now_ms + at_most_ms))
+        finally:
+            with self._lock:
+                self._waiting.discard(signal)
+        return True
+
+    # Turns
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            try:
+                self._turn()
+            except ProviderError as error:
+                self._note_trouble(error)
+            except Exception:
+                # The top of a thread: without it the others would take this member for dead, and nobody would know why.
+                _log.exception("PYJMS-CLUSTER-5 member %s has met an error of pyjms", self._settings.member)
+            self._clock.wait(self._wake, self._clock.monotonic_ms() + _POLL_MS)
+        self._leave()
+
+    def _turn(self) -> None:
+        membership = self._membership
+        if membership.incarnation is None:
+            if any(leader.state is not LeadState.IDLE for leader in self._leaders.values()):
+                return  # the sessions of the last incarnation end first
+            membership.join(self.address, self._front.run_id)
+            self._trouble = None
+        if not membership.keep():
+            self._lose("the other members took it for dead")
+            return
+        self._see(self._database.view())
+        if self._bury_dead():
+            self._see(self._database.view())
+        self._follow_rows()
+        self._move()
+
+    def _note_trouble(self, error: ProviderError) -> None:
+        if self._trouble is None:
+            _log.warning(
+                "PYJMS-CLUSTER-2 member %s does not reach its cluster: %s", self._settings.member, error.reason
+            )
+        self._trouble = error.reason
+        if self._membership.incarnation is not None and self._membership.is_overdue:
+            self._lose(error.reason)
+
+    def _lose(self, why: str) -> None:
+        """Lead nothing any more, until this process has joined again."""
+        _log.error("PYJMS-CLUSTER-6 member %s leads nothing any more: %s", self._settings.member, why)
+        self._trouble = why
+        self._membership.lose()
+        for leader in self._leaders.values():
+            leader.stop()
+        self._tell_waiting()
+
+    def _see(self, view: ClusterView) -> None:
+        """Take over what the rows say."""
+        self._trouble = None
+        old, self._view, self._seen_ms = self._view, view, self._clock.monotonic_ms()
+        if self._seen_ms - self._placed_ms >= _PLACEMENT_MS:
+            self._placed_ms = self._seen_ms
+            self._place()
+        if old is None or _facts_of(old) != _facts_of(view):
+            self._guide_links()
+            self._tell_waiting()
+
+    def _place(self) -> None:
+        moved = {(_KINDS[kind], name): shard for (kind, name), shard in self._database.placements().items()}
+        if moved != self._placement.moved:
+            self._placement = Placement(self._facts.shards, MappingProxyType(moved))
+
+    def _guide_links(self) -> None:
+        """Tell the links of new members, and of new leaders."""
+        addresses = self._addresses()
+        with self._lock:
+            self._open_links = [(number, link) for number, link in self._open_links if not link.is_over]
+            links = list(self._open_links)
+        for number, link in links:
+            link.add(addresses)
+            leader = self._leader_of(number)
+            if leader is not None:
+                link.redirect(leader.address)
+
+    def _bury_dead(self) -> bool:
+        """Delete the members that have died; return whether there were some."""
+        is_any = False
+        for member in self._view.members if self._view is not None else ():
+            if not member.is_alive and member.incarnation != self._membership.incarnation:
+                if self._database.bury(member.incarnation):
+                    _log.warning("PYJMS-CLUSTER-7 member %s of cluster %s has died", member.name, self._settings.name)
+                is_any = True
+        return is_any
+
+    def _follow_rows(self) -> None:
+        """Confirm the shards that were opened, and release those that this member has stopped or lost."""
+        own = self._membership.need()
+        for row in self._shards():
+            leader = self._leaders[row.number]
+            if row.leader != own:
+                leader.stop()
+            elif leader.state is LeadState.LEADING and row.restoring:
+                self._database.confirm(row.number, own)
+            elif leader.state is LeadState.IDLE:
+                self._database.release(row.number, own)
+
+    def _shards(self) -> Collection[ShardRow]:
+        return () if self._view is None else self._view.shards
+
+    def _move(self) -> None:
+        """Take shards over, or hand one over."""
+        view = self._view
+        assert view is not None, "it was just read"
+        own = self._membership.need()
+        members = [
+            Candidate(incarnation=each.incarnation, name=each.name, is_leaving=each.is_leaving)
+            for each in view.members
+            if each.is_alive
+        ]
+        leaders = {each.number: each.leader for each in view.shards}
+        wanted = [number for number in shards_to_take(own, members, leaders) if self._leaders[number].may_open]
+        if wanted:
+            for number in self._database.claim(wanted, own):
+                self._leaders[number].open(self._shard_settings(number, own))
+        moving = [
+            each.number for each in view.shards if (each.leader is None or each.restoring) and each.age_ms < _MOVING_MS
+        ]
+        if not any(leader.state is LeadState.STOPPING for leader in self._leaders.values()):
+            for number in shards_to_hand_over(own, members, leaders, moving)[:1]:
+                self._leaders[number].stop(program_ends=self._program_ends)
+
+    def _shard_settings(self, number: int, incarnation: str) -> BrokerSettings:
+        settings = self._settings.broker
+        assert settings.store is not None, "the settings were checked"
+        memory = max(_MEMORY_LEAST, settings.store.memory_bytes // self._facts.shards)
+        url = self._database.store_url(number, incarnation)
+        store = replace(settings.store, url=url, memory_bytes=memory, wait_ms=0)
+        story = settings.story
+        if story is not None:
+            directory = story.directory / f"shard-{number}"
+            story = replace(story, directory=directory, total_bytes=story.total_bytes // self._facts.shards)
+        return replace(settings, store=store, story=story)
+
+    def _settle(self) -> None:
+        """Settle branches, until the member stops."""
+        while not self._is_stopping:
+            try:
+                self._decisions.flush()
+                self._resolver.settle(self.brokers())
+            except ProviderError as error:
+                _log.info("branches are settled later: %s", error.reason)
+            except Exception:
+                # The top of a thread: without it branches would stay prepared, and keep messages.
+                _log.exception("PYJMS-CLUSTER-5 member %s has met an error of pyjms", self._settings.member)
+            self._clock.wait(self._settling_wake, self._clock.monotonic_ms() + _RESOLVE_MS)
+
+    # The end
 
     def stop(self, *, program_ends: bool = False) -> None:
         """Hand all shards over, leave the cluster, and end all connections. May be repeated. program_ends: see `EmbeddedBroker.stop`."""
-        raise NotImplementedError
+        with self._lock:
+            self._program_ends = self._program_ends or program_ends
+            self._is_stopping = True
+        self._decisions.close()
+        self._settling_wake.set()
+        self._changed()
+        if current_thread() is not self._thread:
+            self._thread.join(_STOPPING_S)
+
+    def _leave(self) -> None:
+        """The last work of the thread."""
+        try:
+            self._settling.join(_STOPPING_S)
+            self._hand_all_over()
+        except ProviderError as error:
+            _log.warning(
+                "PYJMS-CLUSTER-2 member %s leaves without its cluster: %s", self._settings.member, error.reason
+            )
+        finally:
+            self._end()
+
+    def _hand_all_over(self) -> None:
+        """Hand the shards over, one after the other. Raises `StoreError`."""
+        own = self._membership.incarnation
+        if own is None:
+            return
+        self._database.announce_leaving(own)
+        self._decisions.flush()
+        until_ms = self._clock.monotonic_ms() + _LEAVING_MS
+        for number, leader in self._leaders.items():
+            leader.stop(program_ends=self._program_ends)
+            while leader.state is not LeadState.IDLE and self._clock.monotonic_ms() < until_ms:
+                self._membership.keep()
+                self._clock.wait(self._wake, self._clock.monotonic_ms() + _POLL_MS)
+            if leader.state is LeadState.IDLE:
+                self._database.release(number, own)
+
+    def _end(self) -> None:
+        for leader in self._leaders.values():
+            leader.stop(program_ends=self._program_ends)
+        until_ms = self._clock.monotonic_ms() + _LEAVING_MS
+        while any(leader.state is not LeadState.IDLE for leader in self._leaders.values()):
+            if self._clock.monotonic_ms() >= until_ms:
+                break
+            self._clock.wait(self._wake, self._clock.monotonic_ms() + _POLL_MS)
+        try:
+            self._membership.leave()
+        except StoreError as error:
+            _log.info(
+                "the row of member %s stays until another one deletes it: %s", self._settings.member, error.reason
+            )
+        self._front.stop(program_ends=self._program_ends)
+        with self._lock:
+            links, self._open_links = self._open_links, []
+        for _, link in links:
+            link.close()
+        self._link_port.close()
+        self._database.close()
+
+
+def front_settings(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings of the broker in memory of a member whose shards have those settings."""
+    story = settings.story
+    if story is not None:
+        story = replace(story, directory=story.directory / "front")
+    return BrokerSettings(policy=settings.policy, story=story)
+
+
+def _facts_of(view: ClusterView) -> object:
+    """Return what matters to connections."""
+    members = [(each.incarnation, each.address, each.is_alive) for each in view.members]
+    return members, [(each.leader, each.restoring) for each in view.shards]
+
+
+def _member_status(row: MemberRow, shards: Collection[ShardRow], older_ms: int) -> MemberStatus:
+    return MemberStatus(
+        name=row.name,
+        incarnation=row.incarnation,
+        version=row.version,
+        address=row.address,
+        joined_ms=row.joined_ms,
+        heartbeat_age_ms=row.heartbeat_age_ms + older_ms,
+        is_alive=row.is_alive,
+        is_leaving=row.is_leaving,
+        shards=tuple(each.number for each in shards if each.leader == row.incarnation),
+    )

@@ -29,7 +29,8 @@ from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.protocols.hosts import Guard
 from pyjms_provider.receivers import Receivers
-from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target
+from pyjms_provider.security.access import Everything
+from pyjms_provider.security.contracts import Principal
 from pyjms_provider.serving.entity_messages import (
     Answer,
     asks_for_entities,
@@ -61,17 +62,8 @@ def _shown(text: object) -> str:
     return " ".join(printable(str(text)).split())[:_SHOWN]
 
 
-class _Everything(AccessPolicy):
-    """The access policy for clients in this process, which could do everything by plain calls."""
-
-    def check(
-        self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
-    ) -> None:
-        """Allow it."""
-
-
 _IN_PROCESS: Final = Principal(name="(in this process)")
-_EVERYTHING: Final = _Everything()
+_EVERYTHING: Final = Everything()
 
 
 class MessageService(MessageReceiver):

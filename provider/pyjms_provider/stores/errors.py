@@ -19,9 +19,12 @@ __all__ = [
     "ReadOnlyStoreError",
     "StoreError",
     "StorePluginError",
+    "TakenNameError",
     "UnavailableStoreError",
+    "UncertainWriteError",
     "UnsupportedStoreError",
     "UnusableStoreError",
+    "WrongClusterError",
 ]
 
 
@@ -65,6 +68,10 @@ class ReadOnlyStoreError(UnavailableStoreError):
     """The server is read-only now: a standby, or one in a failover. It is the right server, and may accept writes later."""
 
 
+class UncertainWriteError(UnavailableStoreError):
+    """The connection was lost during a write: it may have been written."""
+
+
 class ForeignStoreError(StoreError):
     """The database belongs to another application."""
 
@@ -105,3 +112,11 @@ class CodecError(StoreError):
     """Stored bytes are not a message, or a message cannot be stored."""
 
     code = "PYJMS-STORE-MESSAGE"
+
+
+class WrongClusterError(StoreError):
+    """The tables of a cluster have other facts than its member expects."""
+
+
+class TakenNameError(StoreError):
+    """A cluster has a member of that name, which is alive."""

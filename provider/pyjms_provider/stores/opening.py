@@ -18,6 +18,7 @@ from pyjms_provider.stores.errors import AmbiguousStoreError, StorePluginError, 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.settings import PagingSettings, StoreSettings
+    from pyjms_provider.stores.sql.cluster import ClusterDatabase
     from pyjms_provider.stores.temporary_file import TemporaryFile
 
 # Stores of other packages are found as entry points of the group ``pyjms.stores``, by scheme. A package is imported only
@@ -147,6 +148,13 @@ def configuration_store(url: str, clock: Clock) -> ConfigurationStore:
             from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
         return SqlConfigurationStore(url, clock)
     return _call_plugin(find_opener(scheme), lambda opener: opener.configuration_store(url), ConfigurationStore)
+
+
+def cluster_database(url: str, name: str, clock: Clock, *, answer_ms: float) -> ClusterDatabase:
+    """Return the control tables of a cluster, without a connection; see `ClusterDatabase`. Raises `MissingProviderError`, `UnsupportedStoreError`."""
+    with _needing_an_extra():
+        from pyjms_provider.stores.sql.cluster import ClusterDatabase
+    return ClusterDatabase(url, name, clock, answer_ms=answer_ms)
 
 
 def _scheme_of(url: str) -> str:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from pyjms.spi.errors import BranchError, CapabilityError, ProviderError
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.cluster.two_phase import FORMAT
+from pyjms_provider.cluster.branch_names import FORMAT
 from pyjms_provider.cluster.placement import ShardPlace
 
 if TYPE_CHECKING:

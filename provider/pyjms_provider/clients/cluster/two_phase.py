@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
-from pyjms.spi.xid import Xid
+from pyjms_provider.cluster.branch_names import branch_of
 from pyjms_provider.cluster.placement import ShardPlace
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyjms_provider.cluster.contracts import DecisionLog
 
 _log = logging.getLogger("pyjms.cluster")
-FORMAT: Final = 0x706A6D63
-"""The format of the branches of a transaction over several shards: the letters pjmc."""
 
 
 class Participant(Protocol):
@@ -26,11 +24,6 @@ class Participant(Protocol):
 
     shard: ShardConnection
     session: ProviderSession | None
-
-
-def branch_of(transaction: str, shard: int) -> Xid:
-    """Return the branch that a shard has of a transaction."""
-    return Xid(FORMAT, transaction.encode(), str(shard).encode())
 
 
 def commit_together(decisions: DecisionLog, parts: Sequence[Participant]) -> None:

@@ -1,0 +1,78 @@
+"""The rule that says which member should lead which shard. Pure: each member computes it from the same rows.
+
+Shards without a leader go to the members with the fewest, one after the other in the order of their numbers; of two members with as many
+to the one whose name comes first. A member hands a shard over if another one has at least two fewer, and it is the one with the most: so each
+move brings the counts nearer to each other, and after the last one they differ by one at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A living member."""
+
+    incarnation: str
+    name: str
+    is_leaving: bool = False
+    """It takes no shards, and hands over all that it has."""
+
+
+def shards_to_take(own: str, members: Collection[Candidate], leaders: Mapping[int, str | None]) -> Sequence[int]:
+    """Return the shards without a leader that a member should lead.
+
+    Args:
+        own: The incarnation of the member.
+        members: The living members.
+        leaders: The incarnation of the leader of each shard; None: it has none.
+    """
+    counts = _counts(members, leaders)
+    names = {each.incarnation: each.name for each in members}
+    taken: list[int] = []
+    if not counts:
+        return taken
+    for number in sorted(number for number, leader in leaders.items() if leader is None):
+        chosen = min(counts, key=lambda each: (counts[each], names[each]))
+        counts[chosen] += 1
+        if chosen == own:
+            taken.append(number)
+    return taken
+
+
+def shards_to_hand_over(
+    own: str, members: Collection[Candidate], leaders: Mapping[int, str | None], moving: Collection[int] = ()
+) -> Sequence[int]:
+    """Return the shards that a member should hand over: all if it is leaving, else one at most.
+
+    Args:
+        own: The incarnation of the member.
+        members: The living members.
+        leaders: The incarnation of the leader of each shard; None: it has none.
+        moving: The shards that are just being taken over: while there are any, nobody hands a shard over to make counts equal.
+    """
+    led = sorted(number for number, leader in leaders.items() if leader == own)
+    if any(each.incarnation == own and each.is_leaving for each in members):
+        return led
+    counts = _counts(members, leaders)
+    if own not in counts or moving:
+        return []
+    # Shards of a leaving member come to those with the fewest first.
+    if any(each.is_leaving and each.incarnation in leaders.values() for each in members):
+        return []
+    names = {each.incarnation: each.name for each in members}
+    fullest = min(counts, key=lambda each: (-counts[each], names[each]))
+    if fullest != own or counts[own] - min(counts.values()) < 2:
+        return []
+    return led[-1:]
+
+
+def _counts(members: Collection[Candidate], leaders: Mapping[int, str | None]) -> dict[str, int]:
+    """Return how many shards each member leads that may get some."""
+    counts = {each.incarnation: 0 for each in members if not each.is_leaving}
+    for leader in leaders.values():
+        if leader in counts:
+            counts[leader] += 1
+    return counts

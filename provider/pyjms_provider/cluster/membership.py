@@ -1,0 +1,208 @@
+"""The membership of this process in its cluster: an incarnation, from joining until it leaves or is taken for dead."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ResourceError
+from pyjms.spi.words import installed_version
+from pyjms_provider.cluster.errors import ClusterError
+from pyjms_provider.cluster.placement import SHARDS_DEFAULT
+from pyjms_provider.stores.errors import StoreError, TakenNameError, UnavailableStoreError, WrongClusterError
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms_provider.cluster.settings import ClusterSettings
+    from pyjms_provider.stores.sql.cluster import ClusterDatabase, ClusterFacts, MemberLock
+
+_log = logging.getLogger(__name__)
+_LISTEN_S: Final = 1.0
+_BEATS: Final = 5
+"""How many heartbeats there are in one lease."""
+_CLOCK_ERROR_MS: Final = 1_000
+_NAME_TAKEN_MS: Final = 2_000
+"""How long a start waits for the sessions of an earlier process of the same name to end."""
+_RETRY_MS: Final = 100
+
+
+class Listener:
+    """Waits for changes of the tables, on the connection that holds the lock of an incarnation, until that is lost."""
+
+    def __init__(self, lock: MemberLock, name: str, changed: Callable[[], None]) -> None:
+        """`changed` is called on the listener's thread, and must not block."""
+        self._member_lock = lock
+        self._changed = changed
+        self._is_closing = False
+        self.is_lost = False
+        """Whether the connection, and so the lock, is lost."""
+        self._thread = Thread(target=self._run, name=f"pyjms listening {name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                if self._member_lock.await_changes(_LISTEN_S):
+                    self._changed()
+        except StoreError as error:
+            _log.info("the connection that holds a member's lock was lost: %s", error.reason)
+        finally:
+            self.is_lost = True
+            self._member_lock.release()
+            self._changed()
+
+    def begin_close(self) -> None:
+        """Release the lock with the next change, or within a second."""
+        self._is_closing = True
+
+    def join(self) -> None:
+        """Wait until the lock is released."""
+        self._thread.join(_LISTEN_S * 5)
+
+
+class Membership:
+    """The incarnation of this process. One thread at a time, but any thread reads `incarnation`."""
+
+    def __init__(
+        self, database: ClusterDatabase, settings: ClusterSettings, clock: Clock, changed: Callable[[], None]
+    ) -> None:
+        """Not joined yet. `changed` is called after each change of the tables, on any thread; it must not block."""
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._changed = changed
+        self._listener: Listener | None = None
+        self._incarnation: str | None = None
+        self._last: str | None = None
+        """The last incarnation, whose row may still be there."""
+        self._beat_ms = 0.0
+        """When the last heartbeat was sent that was written."""
+
+    @property
+    def incarnation(self) -> str | None:
+        """The incarnation; None: it is no member now."""
+        return self._incarnation
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether no heartbeat could be written for longer than the lease: the others may take it for dead."""
+        return self._clock.monotonic_ms() - self._beat_ms > self._settings.lease_ms
+
+    @property
+    def next_ms(self) -> float:
+        """When the next heartbeat is due."""
+        return self._beat_ms + self._settings.lease_ms / _BEATS
+
+    def prepare(self) -> ClusterFacts:
+        """Check clocks and facts, and make the tables that are missing. Raises `ClusterError`, `StoreError`."""
+        settings, store = self._settings, self._settings.broker.store
+        until_ms = self._clock.monotonic_ms() + (0 if store is None else store.wait_ms)
+        while True:
+            try:
+                self._check_clock()
+                return self._database.prepare(
+                    shards=settings.shards, default_shards=SHARDS_DEFAULT, virtual_host=settings.virtual_host
+                )
+            except WrongClusterError as error:
+                raise ClusterError(error.reason) from error
+            except UnavailableStoreError:
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise
+            self._clock.wait(Signal(), self._clock.monotonic_ms() + _RETRY_MS)
+
+    def _check_clock(self) -> None:
+        error_ms = self._database.clock_error_ms()
+        if abs(error_ms) > _CLOCK_ERROR_MS:
+            raise ClusterError(
+                f"this machine's clock is {abs(error_ms) / 1000:.1f} s {'ahead of' if error_ms > 0 else 'behind'} the database's: "
+                "have both set by NTP, as messages expire by the clock of the member that leads their shard"
+            )
+
+    def join_first(self, address: str, run_id: str) -> None:
+        """Join when the process starts: an earlier one of the same name may just be ending. Raises `ClusterError`, `StoreError`."""
+        until_ms = self._clock.monotonic_ms() + _NAME_TAKEN_MS
+        while True:
+            try:
+                self.join(address, run_id)
+            except TakenNameError as error:
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise ClusterError(error.reason) from error
+            else:
+                return
+            self._clock.wait(Signal(), self._clock.monotonic_ms() + _RETRY_MS)
+
+    def join(self, address: str, run_id: str) -> None:
+        """Join with a new incarnation. Raises `ClusterError`, `StoreError`."""
+        self._check_clock()
+        incarnation = secrets.token_hex(8)
+        begun_ms = self._clock.monotonic_ms()
+        lock = self._database.hold(incarnation)
+        assert lock is not None, "the incarnation is new"
+        try:
+            self._database.join(
+                self._settings.member,
+                incarnation,
+                run_id=run_id,
+                address=address,
+                version=installed_version(),
+                lease_ms=self._settings.lease_ms,
+                replaces=self._last,
+            )
+        except BaseException:
+            lock.release()
+            raise
+        self._listener = Listener(lock, self._settings.member, self._changed)
+        self._beat_ms = begun_ms
+        self._incarnation = self._last = incarnation
+        _log.info("PYJMS-CLUSTER-1 %s has joined cluster %s", self._settings.member, self._settings.name)
+
+    def need(self) -> str:
+        """Return the incarnation. Raises `ResourceError` if it is no member now."""
+        found = self._incarnation
+        if found is None:
+            raise ResourceError(
+                f"this member of cluster {self._settings.name} has not reached its database for too long; it is still tried"
+            )
+        return found
+
+    def keep(self) -> bool:
+        """Take the lock again if its connection was lost, and write the heartbeat if it is due. Raises `StoreError`.
+
+        Returns:
+            False if the others have taken this incarnation for dead.
+        """
+        incarnation = self.need()
+        is_new = self._listener is None or self._listener.is_lost
+        if is_new:
+            lock = self._database.hold(incarnation)
+            if lock is not None:
+                self._listener = Listener(lock, self._settings.member, self._changed)
+        now_ms = self._clock.monotonic_ms()
+        if is_new or now_ms >= self.next_ms:
+            if not self._database.beat(incarnation):
+                return False
+            self._beat_ms = now_ms
+        return True
+
+    def lose(self) -> None:
+        """Give the incarnation up."""
+        self._incarnation = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.begin_close()
+
+    def leave(self) -> None:
+        """Delete the row, and release the lock. Raises `StoreError`; then the others see the end of the lock."""
+        incarnation = self._incarnation
+        listener = self._listener
+        self.lose()
+        try:
+            if incarnation is not None:
+                self._database.leave(incarnation)
+        finally:
+            if listener is not None:
+                listener.join()
