@@ -25,7 +25,7 @@ from pyjms_provider.model.managed import Phase
 from pyjms_provider.model.port import Port, PortAttributes
 from pyjms_provider.model.queue import QueueAttributes
 from pyjms_provider.model.queue_policy import policy_errors_as_attribute_errors, policy_of
-from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
+from pyjms_provider.model.virtual_host_node import JsonNodeAttributes, VirtualHostNode
 from pyjms_provider.security.secrets import SecretBox, SecretError
 from pyjms_provider.stores.opening import check_scheme
 
@@ -217,14 +217,16 @@ class _Check:
         return managed
 
     def _follow(self, managed: ConfiguredObject) -> None:
-        """Check the records in a node's own file."""
-        if not isinstance(managed, JsonNode) or managed.snapshot.attributes is None:
-            # The file is made at the first start.
+        """Check the records in a node's own file, or the virtual host that its attributes describe."""
+        if not isinstance(managed, VirtualHostNode) or managed.snapshot.attributes is None:
             return
         found = managed.attributes
-        assert isinstance(found, JsonNodeAttributes)
-        if not Path(found.path).exists():
-            return  # it is made at the first start
+        if not isinstance(found, JsonNodeAttributes) or not Path(found.path).exists():
+            # The file is made at the first start.
+            given = managed.given_host()
+            if given is not None:
+                self.below(managed, [given], [given])
+            return
         try:
             records = JsonConfigurationStore(found.path).read()
         except ProviderError as error:
