@@ -115,6 +115,7 @@ BANS = (
             "provider/pyjms_provider/management/jobs.py": "an operation that takes long runs by itself",
             "provider/pyjms_provider/broker.py": "who finds out that the store is lost cannot wait for the broker to stop",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
+            "provider/pyjms_provider/model/clustered.py": "the thread that sees which shards a member leads",
             "provider/pyjms_provider/model/configuration_thread.py": "one thread that makes changes to managed objects",
             "provider/pyjms_provider/stores/group_commit.py": "where many threads wait for a commit, one that has nothing else to do",
             "provider/pyjms_provider/stores/sql/sqlite_files.py": "carrying the log of SQLite over takes long, and nobody is to wait",

@@ -166,7 +166,7 @@ def effective(kind: type[Attributes], parent: ManagedObject, category: str, actu
 def _check(
     principal: Principal, access: AccessPolicy, parent: ManagedObject, category: str, name: str, reached: set[Reached]
 ) -> None:
-    host = name if category == "virtual_host" else parent.name
+    host = name if category == "virtual_host" else parent.target().virtual_host
     # Sorted, so that the same change is refused with the same text each time: a set has no order.
     for operation, kind, other in sorted(reached, key=str):
         access.check(principal, operation, Target(kind=kind, name=other, virtual_host=host))

@@ -243,6 +243,30 @@ class ConfiguredObject(ManagedObject):
         child._recover(failure)
         return child
 
+    # Objects that the broker's work makes; on the configuration thread of the parent
+
+    def appear(self) -> None:
+        """Add it to its parent and open it; nothing is stored. Never raises for a faulty object, which becomes ERRORED."""
+        self._above._register(self)
+        self._recover(None)
+        self.tell(self._above, lambda listener: listener.child_added(self._above, self))
+
+    def follow(self, attributes: Mapping[str, Any]) -> None:
+        """Take other actual attributes, which its source is known to have checked."""
+        before = self.snapshot.record.attributes
+        self._publish(record=replace(self.snapshot.record, attributes=attributes))
+        self._resolve()
+        old, new = mask(self.attributes_class, before), mask(self.attributes_class, attributes)
+        self.tell(self, lambda listener: listener.attributes_changed(self, old, new))
+
+    def disappear(self) -> None:
+        """Close it, and take it out of the tree."""
+        try:
+            self.close()
+        finally:
+            self._above._unregister(self)
+        self.tell(self._above, lambda listener: listener.child_removed(self._above, self))
+
     def _recover(self, failure: ProviderError | None) -> None:
         try:
             if failure is not None:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.cluster.contracts import Cluster
+    from pyjms_provider.cluster.known import JoinedCluster
+    from pyjms_provider.cluster.settings import ClusterSettings
     from pyjms_provider.model.configuration_thread import ConfigurationThread
     from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject, Snapshot
     from pyjms_provider.model.metrics_sampler import MetricsSampler
@@ -26,6 +29,16 @@ class ManagedHost(Protocol):
 
     id: ObjectId
     name: str
+
+    @property
+    def access_name(self) -> str:
+        """Its name in access rules."""
+        ...
+
+    @property
+    def joined(self) -> Cluster | None:
+        """The cluster that it has joined; None: it is in none, or does not run."""
+        ...
 
     @property
     def as_object(self) -> ManagedObject:
@@ -131,9 +144,15 @@ PortOpener = Callable[["ManagedObject"], OpenPort]
 """Opens a port as its effective attributes say. Raises `ProviderError` or `OSError`."""
 
 
+JoinCluster = Callable[["ClusterSettings", "Clock"], "JoinedCluster"]
+"""Makes the member of a cluster. Waits for the database; raises `ClusterError`, `ResourceError`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The factories that the rest of the broker provides."""
 
     port_openers: Mapping[str, PortOpener] = field(default_factory=dict)
     """By the type of the port."""
+    join_cluster: JoinCluster | None = None
+    """None: virtual hosts of clusters are not opened here."""

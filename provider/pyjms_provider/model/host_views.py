@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ClosedError, RegistrationError, SubscriptionInUseError, UnknownSubscriptionError
+from pyjms_provider.clients.cluster.connection import ClusterConnection
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.dead_letters import DEAD_PREFIX
@@ -154,7 +155,9 @@ def connect_within(host: ManagedHost, events: ConnectionEvents, protocol: str) -
         broker = host.embedded
     except WrongStateError as error:
         raise ClosedError(error.reason) from error
-    connection = VmConnection(broker, events)
+    cluster = host.joined
+    connection: VmConnection | ClusterConnection
+    connection = VmConnection(broker, events) if cluster is None else ClusterConnection(cluster, events, host.clock)
     # Described like a client, so that an operator sees in the list of connections what a route does.
     broker.describe(connection.connection_id, user="", address="", protocol=protocol)
     return connection
@@ -364,7 +367,7 @@ class ManagedTopic(ObservedObject):
     category = "topic"
 
     def target(self) -> Target:
-        return Target(kind=TargetKind.TOPIC, name=self.name, virtual_host=self.host.name)
+        return Target(kind=TargetKind.TOPIC, name=self.name, virtual_host=self.host.access_name)
 
     def _topic(self) -> Topic:
         topic = self.host.embedded.virtual_host.find_topic(self.name)
@@ -397,7 +400,7 @@ class NamedSubscription(ObservedObject):
     _kind: ClassVar[str]
 
     def target(self) -> Target:
-        return Target(kind=TargetKind.SUBSCRIPTION, name=self.name, virtual_host=self.host.name)
+        return Target(kind=TargetKind.SUBSCRIPTION, name=self.name, virtual_host=self.host.access_name)
 
     @abstractmethod
     def _table(self) -> Mapping[SubscriptionKey, Subscription]:
@@ -712,7 +715,7 @@ class DeadLetterQueue(ObservedObject):
     category = "dead_letter"
 
     def target(self) -> Target:
-        return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self.host.name)
+        return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self.host.access_name)
 
     @statistic("Messages that are here.", unit="messages")
     def letters(self) -> int:

@@ -259,7 +259,7 @@ class ManagedQueue(ManagedObject):
         return record.attributes.get("durable", True) is not False and (self._host.keeps_queues or is_kept)
 
     def target(self) -> Target:
-        return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self._host.name)
+        return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self._host.access_name)
 
     def _running(self) -> Queue:
         queue = self._host.embedded.virtual_host.find_queue(self.name)
@@ -646,7 +646,7 @@ class QueueSource(ChildSource):
         return found
 
     def targets(self) -> tuple[TargetKind, str]:
-        return TargetKind.QUEUE, self.host.name
+        return TargetKind.QUEUE, self.host.access_name
 
     def is_there(self, name: str) -> bool:
         """Return whether the host has that queue."""

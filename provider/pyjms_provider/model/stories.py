@@ -175,8 +175,9 @@ class StoryTelling:
     """The operation `story` of a virtual host."""
 
     if TYPE_CHECKING:
-        name: str
 
+        @property
+        def access_name(self) -> str: ...
         @property
         def embedded(self) -> EmbeddedBroker: ...
         @property
@@ -212,7 +213,7 @@ class StoryTelling:
             problem = Problem(name="property", text="is NAME=VALUE")
             raise InvalidArgumentsError(f"story of {self.path}", (problem,))
         wanted = StoryQuery(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
-        return _tell(self.embedded, wanted, most, VisibilityFilter(permissions, self.name))
+        return _tell(self.embedded, wanted, most, VisibilityFilter(permissions, self.access_name))
 
 
 def _tell(broker: EmbeddedBroker, wanted: StoryQuery, most: int, visibility: VisibilityFilter) -> StoriesView:

@@ -11,21 +11,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.cluster.errors import ClusterError
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute, with_password
+from pyjms_provider.model.clustered import (
+    ClusterAttributes,
+    Clustered,
+    Membership,
+    Shard,
+    cluster_problems,
+    cluster_settings,
+)
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.configured import Stoppable
-from pyjms_provider.model.errors import ObjectInUseError, WrongStateError
+from pyjms_provider.model.errors import InvalidAttributesError, NotChangeableError, ObjectInUseError, WrongStateError
 from pyjms_provider.model.host_views import host_sources
 from pyjms_provider.model.managed import Phase, State
 from pyjms_provider.model.messages import MessageRenderer, MessageView
@@ -45,6 +54,7 @@ from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_se
 from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, PagingSettings, StandBy, StoreSettings, Synchronous
+from pyjms_provider.stores.file_lock import RETRY_MS
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
@@ -53,7 +63,11 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 
-class VirtualHostAttributes(StoryAttributes):
+_log = logging.getLogger(__name__)
+_LEADERS_MS: Final = 10_000
+
+
+class VirtualHostAttributes(ClusterAttributes, StoryAttributes):
     """The attributes of a virtual host. Alerts and the last hour follow a change at once, all others at the next opening."""
 
     store_url: str | None = attribute(
@@ -185,19 +199,22 @@ class FoundMessage(BaseModel):
     message: MessageView
 
 
-class VirtualHost(StoryTelling, Stoppable):
+class VirtualHost(Clustered, StoryTelling, Stoppable):
     """A virtual host, whose broker runs while it is ACTIVE."""
 
     category = "virtual_host"
     attributes_class = VirtualHostAttributes
 
-    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord, shard: Shard | None = None) -> None:
+        """`shard`: the shard of a cluster that it shows; None: it is configured."""
         super().__init__(parent, record)
+        self.shard = shard
         # A thread of its own: opening a large store may take minutes, and other hosts must be changeable meanwhile.
         self._thread = ConfigurationThread(f"virtual host {self.name}", self.clock)
         self._broker: EmbeddedBroker | None = None
         self._cancelled = Signal()
-        self._adopted = getattr(self.root, "adopted", None)
+        self._adopted: EmbeddedBroker | None = getattr(self.root, "adopted", None) if shard is None else shard.broker
+        self._membership: Membership | None = None
         self.queues = QueueSource(self)
         self._sampler: MetricsSampler | None = None
         self._sources: Mapping[str, ChildSource] = {"queue": self.queues, **host_sources(self)}
@@ -229,8 +246,13 @@ class VirtualHost(StoryTelling, Stoppable):
         """Whether there is a running broker."""
         return self._broker is not None
 
+    @property
+    def access_name(self) -> str:
+        """Its name in access rules: that of the clustered virtual host for a shard."""
+        return self.name if self.shard is None else self.shard.host.name
+
     def target(self) -> Target:
-        return Target(kind=TargetKind.VIRTUAL_HOST, name=self.name, virtual_host=self.name)
+        return Target(kind=TargetKind.VIRTUAL_HOST, name=self.access_name, virtual_host=self.access_name)
 
     def sources(self) -> Mapping[str, ChildSource]:
         return self._sources
@@ -256,6 +278,9 @@ class VirtualHost(StoryTelling, Stoppable):
         assert isinstance(new, VirtualHostAttributes)
         if new.store_url is not None:
             self._check_shown("store_url", new.store_url, "store_password")
+        problems = tuple(cluster_problems(new, new.store_url))
+        if problems:
+            raise InvalidAttributesError(self.path, problems)
         self._policies(new)
 
     def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
@@ -275,9 +300,14 @@ class VirtualHost(StoryTelling, Stoppable):
             name = "subscription_defaults" if error.reason.startswith("subscriptions:") else "queue_patterns"
             raise self._wrong(name, error.reason) from error
 
+    @property
+    def _chosen(self) -> VirtualHostAttributes:
+        found = self.attributes
+        assert isinstance(found, VirtualHostAttributes)
+        return found
+
     def _settings(self) -> BrokerSettings:
-        chosen = self.attributes
-        assert isinstance(chosen, VirtualHostAttributes)
+        chosen = self._chosen
         policy = HostPolicy(
             expired_in_transaction=chosen.expired_in_transaction,
             reliability=chosen.reliability,
@@ -316,6 +346,9 @@ class VirtualHost(StoryTelling, Stoppable):
         # A broker that runs already, as of `manage`: it keeps its own settings, and is not stopped with this object.
         if self._adopted is not None:
             self._broker = broker = self._adopted
+        elif self._chosen.cluster is not None:
+            self._membership = self._join()
+            self._broker = broker = self._membership.member.front
         else:
             broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
             self._broker = broker
@@ -323,8 +356,11 @@ class VirtualHost(StoryTelling, Stoppable):
         notifier = AlertNotifier(self.path, self.names, broker)
         self._sampler = MetricsSampler(broker, notifier, self.queues, lambda: self.history_queues)
         self._sampler.start()
+        if self._membership is not None:
+            self._membership.begin()
         # Last: the loss of the store may be reported at once, and ends what was made above.
-        broker.when_store_lost(partial(self._on_store_lost, broker))
+        if self.shard is None:  # a shard that is lost disappears
+            broker.when_store_lost(partial(self._on_store_lost, broker))
 
     def _on_store_lost(self, broker: EmbeddedBroker, error: ProviderError) -> None:
         lose = partial(self._thread.submit, partial(self._fail_without_store, broker, error))
@@ -356,7 +392,10 @@ class VirtualHost(StoryTelling, Stoppable):
         if sampler is not None:
             sampler.close()
         broker, self._broker = self._broker, None
-        if broker is not None and broker is not self._adopted:
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.end()
+        elif broker is not None and broker is not self._adopted:
             broker.stop()
 
     def _put_children_away(self) -> None:
@@ -364,6 +403,65 @@ class VirtualHost(StoryTelling, Stoppable):
             super()._put_children_away()
         finally:
             self.pending = (*self.pending, *self.queues.put_away())
+
+    # A cluster and its shards
+
+    def _join(self) -> Membership:
+        """Join the cluster. Waits for the database. Raises `ClusterError`, `ResourceError`, `WrongStateError`."""
+        join = self.services.join_cluster
+        if join is None:
+            raise WrongStateError(f"{self.path} cannot be opened: this process joins no cluster")
+        settings = cluster_settings(self, self._chosen, self._settings())
+        until_ms = self.clock.monotonic_ms() + self._chosen.store_wait_ms
+        while True:
+            try:
+                member = join(settings, self.clock)
+            except ClusterError:
+                raise  # the configuration is wrong, which waiting does not repair
+            except ResourceError as error:
+                if self.clock.monotonic_ms() >= until_ms:
+                    raise
+                _log.warning("PYJMS-MODEL-6 %s cannot join its cluster, and tries again: %s", self.path, error.reason)
+            else:
+                # So that ports open when clients are served; they wait themselves for a shard that has no leader then.
+                member.await_leaders(_LEADERS_MS)
+                return Membership(self, member, self._make_shard)
+            if self.clock.wait(self._cancelled, self.clock.monotonic_ms() + RETRY_MS):
+                raise ClosedError("the wait for the cluster was cancelled")
+
+    def _make_shard(self, record: ObjectRecord, shard: Shard) -> VirtualHost:
+        return VirtualHost(self.parent, record, shard)
+
+    def _create_child(self, category: str, attributes: dict[str, Any], by: str) -> ManagedObject:
+        name = str(attributes.get("name", ""))
+        if self.shard is not None:
+            self.shard.check_child(self.path, category, name)
+        elif self._membership is not None and category == "queue":
+            self._membership.refuse_queue(name)
+        return super()._create_child(category, attributes, by)
+
+    def _check_configured(self) -> None:
+        """Refuse to change a shard. Raises `NotChangeableError`."""
+        if self.shard is not None:
+            raise NotChangeableError(
+                f"{self.path} is shard {self.shard.number} of {self.shard.host.path}, and is here while this member leads it; change that host"
+            )
+
+    def _set_attributes(self, changes: dict[str, Any], by: str) -> None:
+        self._check_configured()
+        super()._set_attributes(changes, by)
+
+    def _begin_deletion(self, by: str) -> None:
+        self._check_configured()
+        super()._begin_deletion(by)
+
+    def _start(self, by: str) -> None:
+        self._check_configured()
+        super()._start(by)
+
+    def _stop(self, by: str) -> None:
+        self._check_configured()
+        super()._stop(by)
 
     def kept_below(self) -> Sequence[ObjectRecord]:
         return (*self.pending, *self.queues.kept_records())
@@ -433,7 +531,7 @@ class VirtualHost(StoryTelling, Stoppable):
         Properties tell as much as bodies do, so queues that the caller may not browse are skipped.
         """
         # All names at once, as a policy with groups and patterns is costly to ask ten thousand times.
-        names = permissions(Operation.BROWSE, TargetKind.QUEUE, self.name, self.queues.names())
+        names = permissions(Operation.BROWSE, TargetKind.QUEUE, self.access_name, self.queues.names())
         found: list[FoundMessage] = []
         renderer = MessageRenderer(with_bodies=with_bodies)
         for number, name in enumerate(names):

@@ -101,7 +101,7 @@ class ServedHost(Protocol):
         ...
 
     def has(self, address: Address) -> bool:
-        """Return whether the destination exists. Never waits."""
+        """Return whether the destination exists. Never waits on an event loop; elsewhere it may wait for another broker. Raises `ResourceError`."""
         ...
 
     def origin_of(self, envelope: Envelope) -> Address | None:
@@ -109,7 +109,9 @@ class ServedHost(Protocol):
         ...
 
     def topic_of_subscription(self, client_id: str, name: str) -> Address | None:
-        """Return the topic of a durable subscription of a client, empty: of none; None: there is none. Never waits."""
+        """Return the topic of a durable subscription of a client, empty: of none; None: there is none. May wait where the host `writes`. Raises
+        `ResourceError`.
+        """
         ...
 
     def owner_of(self, address: Address) -> ConnectionId | str:

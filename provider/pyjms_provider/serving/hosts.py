@@ -12,12 +12,13 @@ from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.policy import Overflow
-from pyjms_provider.core.queue.dead_letters import DEAD_DESTINATION, origin_of
+from pyjms_provider.core.queue.dead_letters import returned_to
 from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.lookup import collect
 from pyjms_provider.model.managed import ConfigurationChangeListener, State
 from pyjms_provider.model.port import Port
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.serving.cluster_host import ClusterHost
 from pyjms_provider.transport.listener import is_reached_from_elsewhere
 
 if TYPE_CHECKING:
@@ -193,10 +194,7 @@ class EmbeddedHost:
 
     def origin_of(self, envelope: Envelope) -> Address | None:
         """Return the address to which an operator's replay would return a message; None: nowhere."""
-        if DEAD_DESTINATION not in envelope.properties:
-            return None
-        origin = origin_of(envelope.properties)
-        return None if origin is None or origin[0].temporary else origin[0]
+        return returned_to(envelope)
 
     def topic_of_subscription(self, client_id: str, name: str) -> Address | None:
         """Return the topic of a durable subscription; None: there is none."""
@@ -209,12 +207,17 @@ class EmbeddedHost:
 
 
 def running_hosts(root: ManagedObject) -> list[VirtualHost]:
-    """Return the virtual hosts of a tree that run, in the order of their names."""
-    return [each for each in _all_hosts(root) if each.is_running]
+    """Return the virtual hosts of a tree that run, shards of clusters among them, in the order of their names."""
+    return [each for each in _hosts_and_shards(root) if each.is_running]
+
+
+def _hosts_and_shards(root: ManagedObject) -> list[VirtualHost]:
+    return [each for each in collect(root, "virtual_host") if isinstance(each, VirtualHost)]
 
 
 def _all_hosts(root: ManagedObject) -> list[VirtualHost]:
-    return [each for each in collect(root, "virtual_host") if isinstance(each, VirtualHost)]
+    """Return the virtual hosts for clients: a shard of a cluster serves them only as a part of its host."""
+    return [each for each in _hosts_and_shards(root) if each.shard is None]
 
 
 def check_hosts(port: Port) -> None:
@@ -234,7 +237,7 @@ class HostFailures(ConfigurationChangeListener):
         self._look(root)  # one may have failed just before
 
     def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
-        if isinstance(managed, VirtualHost) and new is State.ERRORED:
+        if isinstance(managed, VirtualHost) and managed.shard is None and new is State.ERRORED:
             self._look(managed.root)
 
     def _look(self, root: ManagedObject) -> None:
@@ -275,8 +278,12 @@ class ManagedHosts:
             found = next(iter(hosts.values()))
         if found is None:
             return None
+        access, port = self._port.access(), self._port
+        membership = found.membership
+        if membership is not None:
+            return ClusterHost(membership, access, port.id, port.type)
         try:
-            return EmbeddedHost(found.embedded, self._port.access(), self._port.id, self._port.type)
+            return EmbeddedHost(found.embedded, access, port.id, port.type)
         # The host was stopped between the look-up and this call.
         except WrongStateError:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pyjms_provider.cluster.known import JoinedCluster
+    from pyjms_provider.cluster.settings import ClusterSettings
     from pyjms_provider.model.broker import Broker
-    from pyjms_provider.model.contracts import OpenPort, PortOpener
+    from pyjms_provider.model.contracts import JoinCluster, OpenPort, PortOpener
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.stores.configuration_contract import ConfigurationStore
@@ -161,7 +163,7 @@ class ServedBroker:
                 context=context,
                 secrets=secrets,
                 clock=clock,
-                services=Services(port_openers=openers),
+                services=Services(port_openers=openers, join_cluster=_joiner(network)),
             )
             undo.callback(system.close)
             HostFailures(system.broker)
@@ -218,6 +220,17 @@ class ServedBroker:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _joiner(network: NetworkService) -> JoinCluster:
+    """Return what joins clusters. The first member imports SQLAlchemy: a broker may be in none."""
+
+    def join(settings: ClusterSettings, clock: Clock) -> JoinedCluster:
+        from pyjms_provider.serving.cluster_links import start_member
+
+        return cast("JoinedCluster", start_member(settings, clock, network))
+
+    return join
 
 
 def _http_opener(network: NetworkService, services: _ManagementServices) -> PortOpener:

@@ -29,6 +29,7 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.cluster.two_phase import commit_together
 from pyjms_provider.clients.network.calls import not_restored
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.cluster.placement import Placement, ShardPlace
 
 if TYPE_CHECKING:
@@ -334,6 +335,19 @@ class ClusterSession(ProviderSession):
                 session.send(envelope)
         except _LOST as error:
             self._doom(part, error)
+
+    def send_at_once(self, envelope: Envelope) -> None:
+        """Send as `send` does, and wait for no room where this member leads the shard: `QueueFullError` if there is none."""
+        part = self._part_of(envelope.destination)
+        session = part.ready()
+        if self._transacted or self._branch is not None or not isinstance(session, VmSession):
+            self.send(envelope)
+            return
+        try:
+            session.send_at_once(envelope)
+        except _LOST as error:
+            part.renewed(error)
+            self.send_at_once(envelope)
 
     def send_async(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> None:
         if self._transacted or self._branch is not None or self._request_tag is not None:

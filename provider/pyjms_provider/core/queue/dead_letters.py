@@ -128,6 +128,14 @@ def origin_of(properties: Mapping[str, Stored]) -> tuple[Address, str | None] | 
     return address, subscription if isinstance(subscription, str) else None
 
 
+def returned_to(envelope: Envelope) -> Address | None:
+    """Return the destination to which a replay would return a message; None: it is no dead letter, or that was a temporary one."""
+    if DEAD_DESTINATION not in envelope.properties:
+        return None
+    origin = origin_of(envelope.properties)
+    return None if origin is None or origin[0].temporary else origin[0]
+
+
 def replayed(envelope: Envelope, origin: Address) -> Envelope:
     """Return a dead letter as it is replayed: as it was sent, without a time to live, which has passed meanwhile."""
     # The broker's properties are removed: the message is as its sender made it.

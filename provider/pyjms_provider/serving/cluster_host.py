@@ -1,0 +1,221 @@
+"""A virtual host that several brokers serve, as the ports of one of them see it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Literal
+
+from pyjms.spi.delivery import ELSEWHERE
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.provider import ProviderConsumer
+from pyjms_provider.clients.cluster.connection import ClusterConnection
+from pyjms_provider.clients.cluster.session import ClusterSession
+from pyjms_provider.core.journal.journal import SubscriptionKey
+from pyjms_provider.core.policy import Overflow
+from pyjms_provider.core.queue.dead_letters import returned_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from pyjms.spi.delivery import Delivery, Elsewhere
+    from pyjms.spi.envelope import ConnectionId, Envelope
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderSession, SubscribeRequest
+    from pyjms_provider.core.host.host_policy import HostPolicy
+    from pyjms_provider.core.queue.consumer import DirectConsumer
+    from pyjms_provider.model.clustered import Membership
+    from pyjms_provider.protocols.hosts import Sending
+    from pyjms_provider.security.contracts import AccessPolicy, Principal
+
+
+class ClusterHost:
+    """Implements `ServedHost`."""
+
+    def __init__(
+        self, membership: Membership, access: AccessPolicy, port: UUID | None = None, protocol: str = "stomp"
+    ) -> None:
+        """`port`: the id of the port of the clients; None: no managed port; `protocol`: theirs, for observers."""
+        self._membership = membership
+        self._member = membership.member
+        self._known = membership.known
+        self._access = access
+        self._port = port
+        self._protocol = protocol
+
+    @property
+    def name(self) -> str:
+        """The name of the virtual host."""
+        return self._member.name
+
+    @property
+    def access(self) -> AccessPolicy:
+        """The access policy of the host."""
+        return self._access
+
+    @property
+    def writes(self) -> bool:
+        """Whether settling and committing may wait: all shards have a store."""
+        return True
+
+    @property
+    def _policy(self) -> HostPolicy:
+        return self._member.settings.broker.policy
+
+    @property
+    def persists_all(self) -> bool:
+        """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
+        return self._policy.persist_all
+
+    @property
+    def creates_on_demand(self) -> bool:
+        """Whether clients create queues by using them."""
+        return self._policy.create_on_demand
+
+    def waits_briefly(self, envelope: Envelope | None) -> bool:
+        """Return False: a send, a settlement and a commit wait for a database, and perhaps for another member."""
+        return False
+
+    def may_wait_for_room(self, address: Address) -> bool:
+        """Return whether a send to that address may have to wait for free capacity, now or in a moment."""
+        if address.temporary or address.kind is AddressKind.TOPIC:
+            return False
+        broker = self._known.broker_of(address)
+        queue = None if broker is None else broker.virtual_host.find_queue(address.name)
+        # A queue of another member, and one that is not there yet, may have a limit.
+        return queue is None or (queue.policy.is_limited and queue.policy.overflow is Overflow.BLOCK)
+
+    def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
+        """Send messages of several sessions one by one, as they are for several shards."""
+        errors: list[ProviderError | None] = []
+        for sending in sendings:
+            try:
+                sending.guard.send(sending.envelope)
+                sending.session.send(sending.envelope)
+            except ProviderError as error:
+                # One sender's error must not keep the messages of the others back.
+                errors.append(error)
+            else:
+                errors.append(None)
+        return errors
+
+    def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
+        """Send a message without waiting for capacity. Raises `QueueFullError` if the queue is full."""
+        assert isinstance(session, ClusterSession), "it is of a connection of this host"
+        session.send_at_once(envelope)
+
+    def subscribe(
+        self,
+        session: ProviderSession,
+        requests: Sequence[SubscribeRequest],
+        on_ready: Callable[[], None],
+        client_id: str | None = None,
+    ) -> ProviderConsumer:
+        """Return one consumer for all requests, which takes their messages in turn."""
+        assert isinstance(session, ClusterSession), "it is of a connection of this host"
+        consumers: list[ProviderConsumer] = []
+        with ExitStack() as undo:
+            for request in requests:
+                consumer = session.subscribe(request, on_ready, client_id)
+                undo.callback(consumer.close)
+                consumers.append(consumer)
+            undo.pop_all()
+        return consumers[0] if len(consumers) == 1 else TurnsConsumer(consumers)
+
+    def unsubscribe(self, session: ProviderSession, name: str, client_id: str) -> None:
+        """Delete a durable subscription of a client, empty: of none."""
+        assert isinstance(session, ClusterSession), "it is of a connection of this host"
+        session.unsubscribe(name, client_id)
+
+    def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
+        """Return a new connection. Raises `ClosedError` when the member has stopped."""
+        front = self._member.front
+        connection = ClusterConnection(self._member, events, front.clock)
+        front.describe(
+            connection.connection_id,
+            user=principal.name,
+            address=address,
+            protocol=self._protocol,
+            principal=principal,
+            access=self._access,
+            port=self._port,
+        )
+        return connection
+
+    def hand_over(self, consumer: ProviderConsumer, taker: DirectConsumer) -> None:
+        """Do nothing: what a shard delivers passes through the session of the cluster, which knows when its leader changes."""
+
+    def has(self, address: Address) -> bool:
+        """Return whether there is such a destination; may ask another member (`KnownDestinations.has`). Raises `ResourceError`."""
+        return self._known.has(address)
+
+    def origin_of(self, envelope: Envelope) -> Address | None:
+        """Return the address to which an operator's replay would return a message; None: nowhere."""
+        return returned_to(envelope)
+
+    def topic_of_subscription(self, client_id: str, name: str) -> Address | None:
+        """Return the topic of a durable subscription; None: there is none. Waits for the database. Raises `ResourceError`."""
+        topic = self._member.subscriptions.topic_of(SubscriptionKey(client_id, name))
+        return None if topic is None else Address(AddressKind.TOPIC, topic)
+
+    def owner_of(self, address: Address) -> ConnectionId | str:
+        """Return the owner of a temporary destination; "": none that is connected to this member."""
+        return self._member.front.virtual_host.temporaries.owner_of(address) or ""
+
+
+class TurnsConsumer(ProviderConsumer):
+    """One consumer at several destinations, which takes their messages in turn."""
+
+    def __init__(self, consumers: Sequence[ProviderConsumer]) -> None:
+        self._consumers = list(consumers)
+        self._next = 0
+
+    def _in_turn(self) -> list[ProviderConsumer]:
+        return [*self._consumers[self._next :], *self._consumers[: self._next]]
+
+    def _found_at(self, consumer: ProviderConsumer) -> None:
+        self._next = (self._consumers.index(consumer) + 1) % len(self._consumers)
+
+    def poll(self) -> Delivery | None:
+        for each in self._in_turn():
+            delivery = each.poll()
+            if delivery is not None:
+                self._found_at(each)
+                return delivery
+        return None
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        if self._polled is None:
+            for each in self._in_turn():
+                found = each.poll_at_once()
+                if found is ELSEWHERE:
+                    return ELSEWHERE
+                if found is not None:
+                    # Kept until the end, as in the default `poll_or_wait`.
+                    self._polled = found
+                    self._found_at(each)
+                    break
+            else:
+                return None
+        self.set_interested(False)
+        polled, self._polled = self._polled, None
+        return polled
+
+    def take_unreturned(self) -> Delivery | None:
+        found = super().take_unreturned()
+        for each in self._consumers:
+            found = found or each.take_unreturned()
+        return found
+
+    def catch_up(self) -> None:
+        for each in self._consumers:
+            each.catch_up()
+
+    def set_interested(self, interested: bool) -> None:
+        for each in self._consumers:
+            each.set_interested(interested)
+
+    def close(self) -> None:
+        for each in self._consumers:
+            with suppress(ProviderError):
+                each.close()
