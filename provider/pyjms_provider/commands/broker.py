@@ -24,6 +24,7 @@ from pyjms.spi.interrupts import ENDING, signals_as_bytes
 from pyjms.spi.terminal import note, printable
 from pyjms_provider.commands import users as user_commands
 from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
+from pyjms_provider.commands.cluster import show_cluster
 from pyjms_provider.commands.declared_tree import show_tree
 from pyjms_provider.commands.initial import init, read_listen_url
 from pyjms_provider.commands.salvage import salvage
@@ -180,6 +181,26 @@ _StandBy = Annotated[
         help="While another broker holds the store, or the configuration, wait for its end and take over.",
     ),
 ]
+_Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Serve the virtual host together with the other members of this cluster; needs --store in PostgreSQL.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+_Member = Annotated[
+    str | None,
+    typer.Option(help="With --cluster, the name of this member; else --name.", metavar="NAME", show_default=False),
+]
+_Link = Annotated[
+    str | None,
+    typer.Option(
+        help="With --cluster, where connections of other members are accepted; else a free port of this machine alone.",
+        metavar="HOST:PORT",
+        show_default=False,
+    ),
+]
 _LogFormat = Annotated[LogFormat, typer.Option(help="The log, on standard error: text for people, or JSON lines.")]
 
 
@@ -192,6 +213,7 @@ def commands() -> typer.Typer:
         app.command()(command)
     app.add_typer(user_commands.commands(), name="user")
     app.command("tree")(show_tree)
+    app.command("cluster")(show_cluster)
     app.command()(salvage)
     return app
 
@@ -205,6 +227,9 @@ def run(
     allow_anonymous_remote_clients: _AnonymousRemote = False,
     access: _Access = None,
     name: Annotated[str, typer.Option(help="The broker's name, and that of its virtual host.")] = "broker",
+    cluster: _Cluster = None,
+    member: _Member = None,
+    link: _Link = None,
     trace: _Trace = False,
     stand_by: _StandBy = False,
     audit: _Audit = None,
@@ -225,7 +250,8 @@ def run(
                 stop("--allow-anonymous-remote-clients goes with --anonymous")
             if stand_by and store is None:
                 stop("--stand-by waits for the holder of a store; name one: --store URL")
-            kept = None if store is None else _store_attributes(store, stand_by=stand_by)
+            kept = {} if store is None else _store_attributes(store, stand_by=stand_by)
+            kept |= _cluster_attributes(cluster, member, link, has_store=store is not None, stand_by=stand_by)
             broker = _open_from_options(name, listen, kept, users, access, trace=trace, audit=audit)
         else:
             _refuse_options(
@@ -234,6 +260,9 @@ def run(
                 anonymous=anonymous,
                 allow_anonymous_remote_clients=allow_anonymous_remote_clients,
                 access=access,
+                cluster=cluster,
+                member=member,
+                link=link,
             )
             broker = _open_from_file(configuration or DEFAULT_FILE, stand_by=stand_by, trace=trace, audit=audit)
         with broker, _told_steps() if trace else nullcontext():
@@ -281,7 +310,7 @@ def _refuse_options(**options: Any) -> None:
 def _open_from_options(
     name: str,
     listen: list[str],
-    store: dict[str, Any] | None,
+    kept: dict[str, Any],
     users: Path | None,
     access: Path | None,
     *,
@@ -303,7 +332,7 @@ def _open_from_options(
             top.create_child("authentication_provider", {"name": "users", "type": "user-file", "path": str(users)})
         provider = "anonymous" if users is None else "users"
         top.create_child("access_control", {"name": "access", "rules": _rules(access)})
-        host = {"name": name, **(store or {})}
+        host = {"name": name, **kept}
         node = top.create_child("virtual_host_node", {"name": name, "type": "memory"})
         # Without a time limit: it may stand by for the holder of the store, or the store may be large.
         node.configuration_thread.call(lambda: node.create_child("virtual_host", host), however_long=True)
@@ -326,6 +355,23 @@ def _store_attributes(url: str, *, stand_by: bool) -> dict[str, Any]:
     bare, password = split_password(url)
     attributes = {"store_url": bare, "stand_by": "wait" if stand_by else "refuse"}
     return attributes if password is None else {**attributes, "store_password": password}
+
+
+def _cluster_attributes(
+    cluster: str | None, member: str | None, link: str | None, *, has_store: bool, stand_by: bool
+) -> dict[str, Any]:
+    """Return the attributes of a virtual host of a cluster; {} without one."""
+    if cluster is None:
+        for name, value in {"member": member, "link": link}.items():
+            if value is not None:
+                stop(f"--{name} goes with --cluster")
+        return {}
+    if not has_store:
+        stop("--cluster needs the database that all members share: --store postgresql+psycopg://USER@HOST/DATABASE")
+    if stand_by:
+        stop("--stand-by and --cluster contradict each other: the other members take over by themselves")
+    given = {"cluster": cluster, "cluster_member": member, "cluster_link": link}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _rules(access: Path | None) -> list[dict[str, Any]]:

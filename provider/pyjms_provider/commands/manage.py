@@ -128,7 +128,7 @@ _EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "describe": (f"describe {_URL}", f"describe {_URL} queue"),
 }
 
-_Url: TypeAlias = Annotated[
+Url: TypeAlias = Annotated[
     str, typer.Argument(help="The broker's REST API: http://127.0.0.1:8161.", metavar="URL", show_default=False)
 ]
 _Category: TypeAlias = Annotated[
@@ -156,10 +156,10 @@ _Fields: TypeAlias = Annotated[
 _Actual: TypeAlias = Annotated[
     bool, typer.Option("--actual", help="Attributes as they were given, with their variables.")
 ]
-_User: TypeAlias = Annotated[
+User: TypeAlias = Annotated[
     str | None, typer.Option(help="Log in as this user.", metavar="NAME", envvar="PYJMS_USER", show_default=False)
 ]
-_CaFile: TypeAlias = Annotated[
+CaFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Whom to trust, for https: certificates as PEM.", metavar="FILE", show_default=False),
 ]
@@ -189,7 +189,7 @@ def commands() -> typer.Typer:
 
 
 def list_objects(
-    url: _Url,
+    url: Url,
     category: _Category,
     below: Annotated[str, typer.Argument(help="Only those below this address.", show_default=False)] = "",
     fields: _Fields = None,
@@ -206,13 +206,13 @@ def list_objects(
     limit: Annotated[int, typer.Option(help="So many at most; 0: all.", min=0)] = 100,
     offset: Annotated[int, typer.Option(help="Leave out so many.", min=0)] = 0,
     actual: _Actual = False,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the objects of a category."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         described = client.category(category)
         options = _options(fields, actual=actual, filter=condition, sort=sort)
         names = _names(below)
@@ -230,18 +230,18 @@ def list_objects(
 
 
 def show_object(
-    url: _Url,
+    url: Url,
     category: _Category,
     address: Annotated[str, typer.Argument(help="As for the others; that of the broker is empty.")] = "",
     fields: _Fields = None,
     actual: _Actual = False,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show all of one object."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         described = client.category(category)
         names = _whole(described, address)
         found = client.get(category, names, **_options(fields, actual=actual))
@@ -249,17 +249,17 @@ def show_object(
 
 
 def create(
-    url: _Url,
+    url: Url,
     category: _Category,
     address: _Address,
     values: _Values = None,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an object; its address ends with the new name."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         described = client.category(category)
         given = read_values(values or (), described.attributes, client.resolved)
         created = client.create(category, _whole(described, address), given)
@@ -267,7 +267,7 @@ def create(
 
 
 def change(
-    url: _Url,
+    url: Url,
     category: _Category,
     address: Annotated[
         str, typer.Argument(help="As for the others; that of the broker is - alone.", metavar="ADDRESS")
@@ -278,13 +278,13 @@ def change(
         typer.Option(help="Give this attribute its default again; may be given several times.", metavar="NAME"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also what you could not undo, as it locks you out.")] = False,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Change attributes of an object."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         described = client.category(category)
         given = read_values(values or (), described.attributes, client.resolved)
         given |= dict.fromkeys(default or ())
@@ -295,16 +295,16 @@ def change(
 
 
 def delete(
-    url: _Url,
+    url: Url,
     category: _Category,
     address: _Address,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
 ) -> None:
     """Delete an object, with all below it. Asks before, unless --yes."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         names = _whole(client.category(category), address)
         if not yes and not sys.stdin.isatty():
             stop("nobody is there to be asked; say --yes to delete it")
@@ -315,20 +315,20 @@ def delete(
 
 
 def call(
-    url: _Url,
+    url: Url,
     category: _Category,
     address: Annotated[
         str, typer.Argument(help="As for the others; that of the broker is - alone.", metavar="ADDRESS")
     ],
     operation: Annotated[str, typer.Argument(help="What to do; see `describe`.", metavar="OPERATION")],
     values: _Values = None,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an operation of an object, and print its result. Ctrl-C ends a long one half way."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         described = client.category(category)
         found = described.operations.get(operation)
         if found is None:
@@ -354,15 +354,15 @@ def call(
 
 
 def describe(
-    url: _Url,
+    url: Url,
     category: Annotated[str | None, typer.Argument(help="Tell all of this one.", show_default=False)] = None,
-    user: _User = None,
+    user: User = None,
     password_file: PasswordFile = None,
-    ca_file: _CaFile = None,
+    ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what categories there are, or what can be seen, set and done with the objects of one."""
-    with _client(url, user, password_file, ca_file) as client:
+    with open_client(url, user, password_file, ca_file) as client:
         known = list(client.categories()) if category is None else [client.category(category)]
     if as_json:
         put_json([_as_data(each) for each in known])
@@ -379,7 +379,7 @@ def describe(
 
 
 @contextmanager
-def _client(url: str, user: str | None, password_file: Path | None, ca_file: Path | None) -> Iterator[RestClient]:
+def open_client(url: str, user: str | None, password_file: Path | None, ca_file: Path | None) -> Iterator[RestClient]:
     """Give a client; errors end the process."""
     with errors_told():
         token = os.environ.get(_TOKEN)

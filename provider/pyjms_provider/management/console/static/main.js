@@ -8,6 +8,7 @@ import {onConnection} from "./live.js";
 import {askWho, logInPage} from "./login.js";
 import * as model from "./model.js";
 import {applyTheme, nextTheme, themeNow} from "./theme.js";
+import {clusterView} from "./views/cluster.js";
 import {connectionsView} from "./views/connections.js";
 import {consumersView, subscriptionsView, topicsView, usersView} from "./views/lists.js";
 import {deadLetterView, deadLettersView} from "./views/dead_letters.js";
@@ -30,6 +31,7 @@ const VIEWS = {
   connections: {title: "Connections", key: "c", show: connectionsView},
   consumers: {title: "Consumers", key: "m", show: consumersView},
   transactions: {title: "Transactions", key: "t", show: transactionsView},
+  cluster: {title: "Cluster", key: "l", show: clusterView},
   routes: {title: "Routes", key: "r", show: routesView},
   workflows: {title: "Workflows", key: "w", show: workflowsView},
   users: {title: "Users", key: "u", show: usersView},
