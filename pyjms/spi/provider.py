@@ -193,7 +193,7 @@ class ProviderConnection(ABC):
         return self.connection_id
 
     def advice(self, capability: Capability) -> str:
-        """Return what the operator can do to give a connection `capability`, which this one lacks; "": nothing."""
+        """Return why this connection lacks `capability`, or what the operator can do about it; "": there is no more to say."""
         return ""
 
     @abstractmethod

@@ -98,7 +98,7 @@ class RunningBroker(ABC):
 
 
 class ActiveMq(RunningBroker):
-    """ActiveMQ Classic of Debian with its file store and a port for STOMP, as its console starts one from a URL."""
+    """ActiveMQ Classic of Debian with its file store, its scheduler and a port for STOMP, as its console starts one from a URL."""
 
     ready = re.compile(r"Apache ActiveMQ [\d.]+ \(.*\) started")
     protocol = "stomp"
@@ -122,7 +122,7 @@ class ActiveMq(RunningBroker):
 
     def command(self) -> tuple[list[str], Mapping[str, str]]:
         listener = f"{self.protocol}://127.0.0.1:{self._port}{self.parameters}"
-        settings = f"useJmx=false&persistent=true&dataDirectory={self.directory}/data"
+        settings = f"useJmx=false&persistent=true&schedulerSupport=true&dataDirectory={self.directory}/data"
         arguments = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", self.class_path()]
         arguments += ["org.apache.activemq.console.Main", "start", f"broker:({listener})?{settings}"]
         return arguments, {}
@@ -251,7 +251,7 @@ class Artemis(RunningBroker):
 
 
 class BrokerJ(RunningBroker):
-    """Qpid Broker-J with a port for AMQP 1.0 and messages in Derby; it makes queues on demand."""
+    """Qpid Broker-J with a port for AMQP 1.0 and messages in Derby; it makes queues on demand, which hold delayed messages."""
 
     ready = re.compile(r"BRK-1004")
 
@@ -288,6 +288,8 @@ class BrokerJ(RunningBroker):
         return {
             "name": "tests",
             "modelVersion": "9.1",
+            # Queues hold a message until its delivery time, and housekeeping looks for those whose time has come.
+            "context": {"queue.holdOnPublishEnabled": "true", "virtualhost.housekeepingCheckPeriod": "200"},
             "authenticationproviders": [{"name": "users", "type": "Plain", "secureOnlyMechanisms": [], "users": users}],
             "ports": [
                 {

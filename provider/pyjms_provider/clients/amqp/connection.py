@@ -203,7 +203,7 @@ class AmqpConnection(FailoverProviderConnection):
     def _profile(self) -> BrokerProfile:
         physical = self.link.newest
         assert physical.remote is not None
-        return profile_of(physical.remote, physical.endpoint.host)
+        return profile_of(physical.remote, physical.endpoint.host, is_told_to_delay=self.settings.delivery_delay)
 
     def _greeting_of(self, physical: PhysicalConnection) -> Greeting | None:
         """Return what the pyjms broker says of itself; None: it takes no commands. Raises `ProviderError`."""
@@ -241,7 +241,8 @@ class AmqpConnection(FailoverProviderConnection):
         return self.profile.capabilities | by_commands
 
     def advice(self, capability: Capability) -> str:
-        return "" if self._greeting is None else self._greeting.advice.get(capability, "")
+        known = self.profile.reasons if self._greeting is None else self._greeting.advice
+        return known.get(capability, "")
 
     @property
     def resource_manager(self) -> str:
@@ -477,7 +478,11 @@ class AmqpConnection(FailoverProviderConnection):
         )
 
     def received(self, envelope: Envelope) -> Envelope:
-        """Return a message with the client's names of own temporary destinations."""
+        """Return a message with the client's names of own temporary destinations, and the properties of its sender alone."""
+        added = self.profile.added_properties
+        if added and not added.isdisjoint(envelope.properties):
+            own = {name: value for name, value in envelope.properties.items() if name not in added}
+            envelope = replace(envelope, properties=own)
         here = self._here
         destination, reply_to = envelope.destination, envelope.reply_to
         if not here or not (destination.temporary or (reply_to is not None and reply_to.temporary)):

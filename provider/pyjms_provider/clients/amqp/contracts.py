@@ -93,7 +93,7 @@ class ClientConnection(Protocol):
         ...
 
     def received(self, envelope: Envelope) -> Envelope:
-        """Return a message with the client's names of own temporary destinations."""
+        """Return a message with the client's names of own temporary destinations, and the properties of its sender alone."""
         ...
 
     def owns(self, address: Address) -> bool:

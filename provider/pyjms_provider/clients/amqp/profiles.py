@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -16,6 +17,7 @@ from pyjms_provider.amqp.capabilities import (
     SHARED_SUBSCRIPTIONS,
 )
 from pyjms_provider.amqp.performatives import Open
+from pyjms_provider.protocols import classic
 
 _QUEUES: Final = Capability.SELECTORS | Capability.BROWSING | Capability.TEMPORARY_DESTINATIONS | Capability.EXPIRATION
 _TOPICS: Final = Capability.TOPICS | Capability.DURABLE_SUBSCRIPTIONS | Capability.NO_LOCAL
@@ -57,6 +59,12 @@ class BrokerProfile:
     """The same for topics."""
     quotes_names: bool = False
     """Whether names are percent-encoded in addresses."""
+    delays_if_configured: bool = False
+    """Whether its configuration, which it does not tell, decides if it delays messages: what it offers says nothing of it."""
+    added_properties: frozenset[str] = frozenset()
+    """Properties that it gives to messages, which are none of the application."""
+    reasons: Mapping[Capability, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Why it lacks a capability, or what the operator can do about it."""
 
     def to_broker(self, address: Address) -> str:
         """Return the broker's address of a destination."""
@@ -86,12 +94,25 @@ CLASSIC: Final = BrokerProfile(
     name="ActiveMQ Classic",
     capabilities=_JMS | Capability.DEAD_LETTERS,
     keeps_released=True,
+    delays_if_configured=True,
+    # Of a message that was delayed. With it a message that is sent on is not delayed again.
+    added_properties=frozenset({"scheduledJobId"}),
+    reasons=classic.REASONS,
 )
 BROKER_J: Final = BrokerProfile(
     name="Qpid Broker-J",
     capabilities=_JMS,
     # Its exchange that every virtual host has: a topic of a plain name would need an exchange of that name.
     topic_prefix="amq.topic/",
+    delays_if_configured=True,
+    reasons=MappingProxyType(
+        {
+            Capability.DELIVERY_DELAY: (
+                "its queues delay messages if holdOnPublishEnabled is true for them, which it tells no client: then write "
+                "delivery_delay=yes in the URL"
+            )
+        }
+    ),
 )
 RABBITMQ: Final = BrokerProfile(
     name="RabbitMQ",
@@ -124,12 +145,13 @@ _OFFERED: Final[Mapping[str, Capability]] = {
 }
 
 
-def profile_of(opened: Open, host: str) -> BrokerProfile:
+def profile_of(opened: Open, host: str, *, is_told_to_delay: bool = False) -> BrokerProfile:
     """Return the profile of the broker that has sent `opened`.
 
     Args:
         opened: the broker's open.
         host: the host of the URL: Azure names itself nowhere else.
+        is_told_to_delay: whether the URL says that the broker is configured to delay messages.
     """
     properties: Mapping[str, Any] = opened.properties or {}
     said = str(properties.get("product", "")).lower()
@@ -141,6 +163,10 @@ def profile_of(opened: Open, host: str) -> BrokerProfile:
     for name, capability in _OFFERED.items():
         if name in offered:
             capabilities |= capability
+    if found.delays_if_configured:
+        capabilities &= ~Capability.DELIVERY_DELAY
+        if is_told_to_delay:
+            capabilities |= Capability.DELIVERY_DELAY
     return replace(
         found,
         capabilities=capabilities,

@@ -61,6 +61,8 @@ class NetworkSettings:
     reconnect_delay_max_ms: int = 30_000
     reconnect_attempts: int = 0
     """Rounds through the endpoints before the connection is given up; 0: no end."""
+    delivery_delay: bool = False
+    """Whether the broker is configured to delay messages, where it does not tell it."""
 
 
 NETWORK_OPTIONS: Final[dict[str, str]] = {
@@ -71,6 +73,7 @@ NETWORK_OPTIONS: Final[dict[str, str]] = {
     "reconnect_delay_ms": "milliseconds",
     "reconnect_delay_max_ms": "milliseconds",
     "reconnect_attempts": "a number, 0: no end",
+    "delivery_delay": "yes|no",
     "verify": "yes|no",
     "ca_file": "a PEM file",
     "certificate_file": "a PEM file",
@@ -112,6 +115,7 @@ def network_settings(url: ProviderUrl, read: OptionReader, port: int, *, with_tl
         "reconnect_delay_ms": read.number("reconnect_delay_ms", 100, 1, LONGEST_MS),
         "reconnect_delay_max_ms": read.number("reconnect_delay_max_ms", 30_000, 1, LONGEST_MS),
         "reconnect_attempts": read.number("reconnect_attempts", 0, 0, 10**9),
+        "delivery_delay": read.choice("delivery_delay", YES_NO, default=False),
     }
 
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError
+from pyjms_provider.protocols import classic
 from pyjms_provider.protocols.profile.paths import EXACT_PATHS, DestinationNaming, Paths, check_name
 from pyjms_provider.protocols.stomp.errors import StompError
 
@@ -134,6 +135,14 @@ class Dialect:
     expiry_header: str = "expires"
     expiry_is_relative: bool = False
     """Whether it counts milliseconds from now, and not from 1970."""
+    delay_header: str | None = None
+    """The header of SEND with the delivery time; None: it delays no messages."""
+    delay_is_relative: bool = False
+    """Whether it counts milliseconds from now, and not from 1970."""
+    delays_if_configured: bool = False
+    """Whether its configuration, which it does not tell, decides if it delays messages."""
+    reasons: Mapping[Capability, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Why it lacks a capability, or what the operator can do about it."""
     foreign_id_headers: tuple[str, ...] = ("message-id",)
     """The headers of MESSAGE with the JMSMessageID of a message without the profile: the first one present."""
     client_cumulation: ClientCumulation = ClientCumulation.SUBSCRIPTION
@@ -168,6 +177,8 @@ _EVERYWHERE = (
     | Capability.CONNECTION_CONSUMERS
     | Capability.EXPIRATION
 )
+
+BEST_EFFORT = "transactions=best-effort in the URL allows them, with what docs/how-to/stomp.md says of a crash"
 
 PYJMS = Dialect(
     name="pyjms",
@@ -209,6 +220,10 @@ CLASSIC = Dialect(
     durable_name_header="activemq.subscriptionName",
     browser=("browser", "true"),
     translates_temporaries=True,
+    delay_header="AMQ_SCHEDULED_DELAY",
+    delay_is_relative=True,
+    delays_if_configured=True,
+    reasons=classic.REASONS,
     header_line_max=10 * 1024,
     lost_properties=frozenset({"JMSXGroupID", "JMSXGroupSeq"}),
 )
@@ -217,7 +232,11 @@ ARTEMIS = Dialect(
     name="artemis",
     title="ActiveMQ Artemis",
     server_prefix="ActiveMQ-Artemis/",
-    capabilities=_EVERYWHERE | Capability.SELECTORS | Capability.PRIORITIES | Capability.DEAD_LETTERS,
+    capabilities=_EVERYWHERE
+    | Capability.SELECTORS
+    | Capability.PRIORITIES
+    | Capability.DEAD_LETTERS
+    | Capability.DELIVERY_DELAY,
     destinations=BARE_NAMES,
     foreign_body=ForeignBody.BY_LENGTH,
     nack=NackMeaning.SETTLES,
@@ -235,6 +254,15 @@ ARTEMIS = Dialect(
     ),
     no_local=("no-local", "true"),
     durable_name_header="durable-subscription-name",
+    delay_header="AMQ_SCHEDULED_TIME",
+    reasons=MappingProxyType(
+        {
+            Capability.SHARED_SUBSCRIPTIONS: (
+                "over STOMP it lets consumers of other topics and selectors into a subscription; amqp:// reaches its shared subscriptions"
+            ),
+            Capability.TRANSACTIONS: BEST_EFFORT,
+        }
+    ),
     foreign_id_headers=("amqMessageId", "message-id"),
     transacts_acknowledgements=False,
     minimum_heartbeat_ms=500,
@@ -255,6 +283,13 @@ RABBITMQ = Dialect(
     ends_inactive_durable=False,
     expiry_header="expiration",
     expiry_is_relative=True,
+    reasons=MappingProxyType(
+        {
+            Capability.SHARED_SUBSCRIPTIONS: "it lets consumers of other topics into a subscription",
+            Capability.DELIVERY_DELAY: "it delays messages only with a plug-in, in exchanges that the operator makes",
+            Capability.TRANSACTIONS: BEST_EFFORT,
+        }
+    ),
     foreign_id_headers=("amqp-message-id", "message-id"),
     client_cumulation=ClientCumulation.CONNECTION,
     unsubscribe_returns_unsettled=False,

@@ -27,7 +27,7 @@ RESERVED = frozenset(
     # JMS's header fields
     "correlation-id expires persistent priority redelivered reply-to timestamp type "
     # ActiveMQ Classic
-    "amq-msg-type browser client-id retain transformation transformation-custom transformation-error "
+    "amq-msg-type browser client-id retain scheduledJobId transformation transformation-custom transformation-error "
     # ActiveMQ Artemis
     "amqMessageId consumer-window-size destination-type durable-subscription-name durable-subscriber-name "
     "filter no-local routing-type subscription-type "

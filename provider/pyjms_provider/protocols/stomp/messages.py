@@ -261,7 +261,7 @@ def to_frame(
 
     `profile` False writes for a standard client, without everything that only pyjms understands: types of properties are lost, and so are
     properties whose names cannot be headers. Headers that `from_frame` has kept are written unchanged. `now_ms` (since 1970) is used where
-    expiry is relative; `connection_id` goes into the profile header where the client itself must filter out messages of its own connection.
+    expiry or the delivery time is relative; `connection_id` goes into the profile header where the client itself must filter out messages of its own connection.
 
     In STOMP 1.2 the profile header and the properties are in `Frame.tail`: headers that are added to the frame are still written before
     them. Raises `DestinationError` for a destination that the broker cannot have, `ResourceError` for a property that is larger than it
@@ -350,6 +350,9 @@ def _write_standard(
     elif expires_ms:
         # For RabbitMQ, 0 means that the message expires at once, and no header that it never does.
         headers[dialect.expiry_header] = str(max(0, expires_ms - now_ms))
+    deliver_at_ms = envelope.deliver_at_ms
+    if dialect.delay_header is not None and deliver_at_ms > now_ms:
+        headers[dialect.delay_header] = str(deliver_at_ms - now_ms if dialect.delay_is_relative else deliver_at_ms)
     if envelope.timestamp_ms:
         headers["timestamp"] = str(envelope.timestamp_ms)
     correlation_id = envelope.correlation_id

@@ -8,7 +8,7 @@ from pyjms import Connection, Queue, Session
 from pyjms.spi.clock import SystemClock
 from pyjms_tck.environment import Waits
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.exchange import take
+from pyjms_tck.suite.exchange import take, take_texts
 
 CLOCK = SystemClock()
 DELAY_MS = 400
@@ -90,6 +90,14 @@ def test_20_3_e_the_delay_counts_from_the_send_in_a_transaction(
     assert before + DELAY_MS <= due <= after + DELAY_MS
     waits.until(lambda: CLOCK.time_ms() > due - DELAY_MS / 2, "half of the delay had passed")
     sending.commit()
-    received = take(session.create_consumer(queue), waits)
+    consumer = session.create_consumer(queue)
+    received = take(consumer, waits)
     assert received.jms_delivery_time == due
     assert CLOCK.time_ms() >= due
+    producer.send(message)
+    waits.until(lambda: CLOCK.time_ms() > message.jms_delivery_time, "its time had come")
+    sending.commit()
+    other = session.create_producer(queue)
+    other.delivery_delay = DELAY_MS // 2
+    other.send(session.create_text_message("sent after the commit"))
+    assert take_texts(consumer, waits, 2) == ["delayed", "sent after the commit"]

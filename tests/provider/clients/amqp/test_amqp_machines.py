@@ -94,6 +94,20 @@ def test_what_open_offers_is_added() -> None:
     assert (plain.confirms, rich.confirms) == (False, True)
 
 
+@pytest.mark.parametrize("product", ["ActiveMQ", "qpid"])
+def test_the_url_says_whether_a_broker_delays_that_does_not_tell_its_configuration(product: str) -> None:
+    opened = Open("c", properties={"product": product}, offered_capabilities=("DELAYED_DELIVERY",))
+    silent, told = profile_of(opened, "h"), profile_of(opened, "h", is_told_to_delay=True)
+    assert Capability.DELIVERY_DELAY not in silent.capabilities
+    assert told.capabilities == silent.capabilities | Capability.DELIVERY_DELAY
+    assert "delivery_delay=yes" in silent.reasons[Capability.DELIVERY_DELAY]
+
+
+def test_the_url_gives_no_other_broker_a_delay() -> None:
+    opened = Open("c", properties={"product": "RabbitMQ"})
+    assert Capability.DELIVERY_DELAY not in profile_of(opened, "h", is_told_to_delay=True).capabilities
+
+
 def test_only_profiles_that_were_tried_say_so() -> None:
     assert [each.is_tested for each in (profiles.ARTEMIS, profiles.CLASSIC, profiles.BROKER_J)] == [True] * 3
     assert [each.is_tested for each in (profiles.RABBITMQ, profiles.SERVICE_BUS, profiles.UNKNOWN)] == [False] * 3

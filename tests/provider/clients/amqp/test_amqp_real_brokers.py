@@ -156,6 +156,31 @@ def test_listeners_and_transactions(connection: Connection) -> None:
     assert done.wait(10)
 
 
+def test_a_delayed_message_comes_later_as_it_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
+    url = f"amqp://127.0.0.1:{request.getfixturevalue(kind)['amqp']}?delivery_delay=yes"
+    with ConnectionFactory(url, user_name="guest", password="guest").create_context() as context:
+        queue = context.create_queue(fresh())
+        producer = context.create_producer().set_property("colour", "red")
+        producer.set_delivery_delay(400).send(queue, "delayed")
+        producer.set_delivery_delay(0).send(queue, "at once")
+        consumer = context.create_consumer(queue)
+        assert text_of(received(consumer)) == "at once"
+        delayed = received(consumer)
+        assert text_of(delayed) == "delayed"
+        assert delayed.jms_delivery_time == delayed.jms_timestamp + 400
+        assert {*delayed.property_names} == {"colour", "JMSXDeliveryCount"}
+
+
+def test_a_delay_is_refused_with_the_reason_where_the_broker_may_not_keep_it(kind: str, connection: Connection) -> None:
+    producer = connection.create_session().create_producer(None)
+    if kind == "artemis":  # which tells that it keeps it
+        producer.delivery_delay = 1
+        return
+    with pytest.raises(JMSException, match="delivery_delay=yes") as caught:
+        producer.delivery_delay = 1
+    assert caught.value.error_code == "PYJMS-CAPABILITY"
+
+
 @pytest.mark.requires("artemis")
 def test_a_connection_outlives_the_death_of_the_broker(tmp_path: Path) -> None:
     broker = Artemis(tmp_path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -306,6 +307,46 @@ def test_transactions_are_declared_only_where_receives_belong_to_them(server: st
             assert "transactions=best-effort" in connection.advice(Capability.TRANSACTIONS)
         with connected(broker, "transactions=best-effort") as connection:
             assert Capability.TRANSACTIONS in connection.capabilities
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "header", "value"),
+    [
+        (CLASSIC, "delivery_delay=yes", "AMQ_SCHEDULED_DELAY", "600"),
+        (ARTEMIS, QUICKLY, "AMQ_SCHEDULED_TIME", "1000600"),
+    ],
+)
+def test_a_delivery_time_is_said_as_the_broker_counts(server: str, options: str, header: str, value: str) -> None:
+    clock = VirtualClock(1_000_000)
+    with FakeBroker(server) as broker, closing(connect(f"{broker.url}?{options}", clock=clock)) as connection:
+        assert Capability.DELIVERY_DELAY in connection.capabilities
+        session = connection.open_session(transacted=False)
+        session.send(replace(make_envelope("later"), deliver_at_ms=1_000_600))
+        session.send(replace(make_envelope("its time has come"), deliver_at_ms=1_000_000))
+        assert broker.wait_for("SEND").headers[header] == value
+        assert header not in broker.wait_for("SEND", 2).headers
+
+
+@pytest.mark.parametrize(
+    ("server", "capability", "says"),
+    [
+        (CLASSIC, Capability.DELIVERY_DELAY, "delivery_delay=yes"),
+        (CLASSIC, Capability.SHARED_SUBSCRIPTIONS, "virtual topic"),
+        (ARTEMIS, Capability.SHARED_SUBSCRIPTIONS, "amqp://"),
+        (RABBITMQ, Capability.SHARED_SUBSCRIPTIONS, "other topics"),
+        (RABBITMQ, Capability.DELIVERY_DELAY, "plug-in"),
+    ],
+)
+def test_what_a_broker_lacks_of_jms_2_is_told_with_the_reason(server: str, capability: Capability, says: str) -> None:
+    with FakeBroker(server) as broker, connected(broker) as connection:
+        assert capability not in connection.capabilities
+        assert says in connection.advice(capability)
+        assert connection.advice(Capability.TOPICS) == ""
+
+
+def test_the_url_cannot_give_rabbitmq_a_delay() -> None:
+    with FakeBroker(RABBITMQ) as broker, connected(broker, "delivery_delay=yes") as connection:
+        assert Capability.DELIVERY_DELAY not in connection.capabilities
 
 
 @pytest.mark.parametrize("lacking", [Capability.SELECTORS, Capability.BROWSING, Capability.XA, Capability.PRIORITIES])

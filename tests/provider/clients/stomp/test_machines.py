@@ -51,6 +51,7 @@ def test_a_url_may_name_several_places() -> None:
         ("stomp://h?prefetch_messages=ten", "prefetch_messages=10"),
         ("stomp://h?heart_beat_ms=-1", "heart_beat_ms"),
         ("stomp://h?reconnect=maybe", "reconnect=yes|no"),
+        ("stomp://h?delivery_delay=500", "delivery_delay=yes|no"),
         ("stomp://h?dialect=kafka", "pyjms|activemq|artemis|rabbitmq"),
         ("stomp://h?verify=no", "write stomps://h"),
         ("stomps://h?ca_file=", "ca_file= is empty"),
@@ -72,7 +73,7 @@ def test_what_a_url_gets_wrong_is_named_with_what_would_be_right(url: str, says:
 def test_every_option_is_read() -> None:
     given = dict.fromkeys(OPTIONS, "1")
     given |= {"failover": "a", "dialect": "rabbitmq", "reconnect": "no", "confirm_acknowledge": "no", "verify": "no"}
-    given |= {"transactions": "best-effort", "frame_bytes_max": "1024"}
+    given |= {"transactions": "best-effort", "frame_bytes_max": "1024", "delivery_delay": "yes"}
     base, read = settings("stomps://h"), settings("stomps://h?" + "&".join(f"{n}={v}" for n, v in given.items()))
     same = [name for name in OPTIONS if getattr(read, name, None) == getattr(base, name, 0) and hasattr(read, name)]
     assert same == []

@@ -92,6 +92,29 @@ def test_all_types_come_back_as_they_were(connection: Connection) -> None:
     assert (got.jms_message_id, got.jms_correlation_id) == (sent.jms_message_id, "a:b\nc")
 
 
+@pytest.mark.requires("activemq")
+def test_classic_delivers_a_delayed_message_later_as_it_was_sent(activemq: dict[str, int]) -> None:
+    with factory(activemq["stomp"], "&delivery_delay=yes").create_context() as context:
+        queue, producer = context.create_queue(fresh()), context.create_producer().set_property("colour", "red")
+        producer.set_delivery_delay(400).send(queue, "delayed")
+        producer.set_delivery_delay(0).send(queue, "at once")
+        consumer = context.create_consumer(queue)
+        at_once, delayed = consumer.receive(RECEIVE_MS), consumer.receive(RECEIVE_MS)
+        assert isinstance(at_once, TextMessage)
+        assert isinstance(delayed, TextMessage)
+        assert (at_once.text, delayed.text) == ("at once", "delayed")
+        assert delayed.jms_delivery_time == delayed.jms_timestamp + 400
+        assert {*delayed.property_names} == {"colour", "JMSXDeliveryCount"}
+
+
+def test_a_delay_is_refused_with_the_reason(connection: Connection) -> None:
+    producer = connection.create_session().create_producer(None)
+    reasons = {"ActiveMQ Classic over STOMP": "delivery_delay=yes", "RabbitMQ over STOMP": "plug-in"}
+    with pytest.raises(JMSException, match=reasons[connection.meta_data.jms_provider_name]) as caught:
+        producer.delivery_delay = 1
+    assert caught.value.error_code == "PYJMS-CAPABILITY"
+
+
 def test_a_large_body_of_nuls_passes_through(connection: Connection) -> None:
     session, name = connection.create_session(), fresh()
     sent = session.create_bytes_message()

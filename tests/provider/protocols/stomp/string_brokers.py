@@ -17,6 +17,8 @@ def classic(sent: Frame) -> Frame:
     """ActiveMQ Classic."""
     headers = {name: value for name, value in sorted(sent.headers.items()) if name not in _NOT_KEPT}
     headers |= {"message-id": "ID:host-61613-1-2:1:-1:1:1", "subscription": "s", "ack": "ID:host-61613-1-3"}
+    if headers.pop("AMQ_SCHEDULED_DELAY", None) is not None:
+        headers["scheduledJobId"] = "ID:host-61613-1-2:1:1:1:1"
     headers.setdefault("timestamp", "1767323045999")
     if sent.headers.get("persistent") == "true":
         headers["persistent"] = "true"
@@ -35,6 +37,7 @@ def artemis(sent: Frame) -> Frame:
     """ActiveMQ Artemis."""
     headers = {name: value for name, value in sorted(sent.headers.items()) if name not in _NOT_KEPT}
     del headers["destination-type"]
+    headers.pop("AMQ_SCHEDULED_TIME", None)
     headers |= {"message-id": "c1,17", "subscription": "s", "ack": "c1,17", "redelivered": "false"}
     headers["timestamp"] = "1767323045999"
     headers["persistent"] = sent.headers.get("persistent", "false")

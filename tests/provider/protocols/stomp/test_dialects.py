@@ -53,6 +53,8 @@ def test_what_a_dialect_can_do_it_has_the_means_for(dialect: Dialect) -> None:
     assert (Capability.SELECTORS in can) == (dialect.selector_header is not None)
     assert (Capability.BROWSING in can) == (dialect.browser is not None)
     assert (Capability.TRANSACTIONS in can) == (dialect.transacts_sends and dialect.transacts_acknowledgements)
+    assert (Capability.DELIVERY_DELAY in can) == (dialect.delay_header is not None and not dialect.delays_if_configured)
+    assert not [each for each in dialect.reasons if each in can]
     assert bool(dialect.durable_name_header) != bool(dialect.durable_headers)
     assert (dialect.expiry_header == "expires") != dialect.expiry_is_relative
     assert Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS not in can

@@ -160,6 +160,8 @@ class ForeignConnection(StompConnectionBase):
         able = self.dialect.capabilities
         if self.settings.best_effort_transactions:
             able |= Capability.TRANSACTIONS
+        if self.dialect.delays_if_configured and self.settings.delivery_delay:
+            able |= Capability.DELIVERY_DELAY
         return able
 
     @property
@@ -171,9 +173,7 @@ class ForeignConnection(StompConnectionBase):
         )
 
     def advice(self, capability: Capability) -> str:
-        if capability is Capability.TRANSACTIONS:
-            return "transactions=best-effort in the URL allows them, with what docs/how-to/stomp.md says of a crash"
-        return ""
+        return self.dialect.reasons.get(capability, "")
 
     @property
     def client_id(self) -> str | None:
