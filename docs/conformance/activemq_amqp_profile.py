@@ -4,7 +4,7 @@ from pyjms_tck.profile import Profile
 
 
 class ActiveMqProfile(Profile):
-    """A broker of its own, as its package configures it."""
+    """A broker of its own, as its package configures it, with its scheduler, which delays messages."""
 
     title = "ActiveMQ Classic 5.18 over AMQP 1.0"
     _maps = (
@@ -13,6 +13,7 @@ class ActiveMqProfile(Profile):
     unsupported = {  # noqa: RUF012 - a constant of the profile
         "3.4.3-e": "Classic gives each message an id, also where its sender wants none",
         "3.8.1.1-ag": "Classic refuses selectors with letters that are not ASCII, and others that the specification allows",
+        "20.3-e": "Classic counts the delay of a message that is sent in a transaction from the commit",
         "3.11-f": _maps,
         "3.11-g": _maps,
         "3.11.3-r": _maps,

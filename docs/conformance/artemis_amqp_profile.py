@@ -13,6 +13,7 @@ class ArtemisProfile(Profile):
         "3.8.1.1-ag": "Artemis refuses selectors with letters that are not ASCII, and others that the specification allows",
         "4.4.3-f": "Artemis makes a queue for a message to a temporary destination whose connection is gone",
         "6.6-a": "Artemis makes a topic for a message to a temporary one whose connection is gone",
+        "20.2-n": "Artemis keeps no note whether a durable subscription is shared: without a consumer it serves one of either kind",
     }
     nothing_ms = 150  # it is on this machine
     parallel = 4  # most of the time is spent waiting

@@ -4,11 +4,12 @@ from pyjms_tck.profile import Profile
 
 
 class BrokerJProfile(Profile):
-    """A broker of its own, which makes queues on demand."""
+    """A broker of its own, which makes queues on demand, and whose queues hold delayed messages."""
 
     title = "Qpid Broker-J 9.2 over AMQP 1.0"
     user_name = "guest"
     password = "guest"  # noqa: S105 - what the tests configure it with
+    wrong_credentials = ("guest", "wrong")
     unsupported = {  # noqa: RUF012 - a constant of the profile
         "3.8.1.1-n": "Broker-J compares no group of a message in a selector",
         "3.8.1.1-ag": "Broker-J refuses selectors with letters that are not ASCII, and others that the specification allows",

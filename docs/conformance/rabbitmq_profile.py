@@ -2,6 +2,8 @@
 
 from pyjms_tck.profile import Profile
 
+_UNSUBSCRIBES = "RabbitMQ deletes a durable subscription without saying whether there was one"
+
 
 class RabbitMqProfile(Profile):
     """A node of its own, with the user that comes with it."""
@@ -14,7 +16,8 @@ class RabbitMqProfile(Profile):
         "4.4.3-f": "RabbitMQ drops what is sent to a queue or topic that is gone, and says nothing",
         "6.6-a": "RabbitMQ drops what is sent to a topic that is gone, and says nothing",
         "6.11.1-b": "over STOMP nobody can ask RabbitMQ with which topic a durable subscription was made",
-        "6.11.1-d": "RabbitMQ deletes a durable subscription without saying whether there was one",
+        "6.11.1-d": _UNSUBSCRIBES,
+        "20.9-k": _UNSUBSCRIBES,
     }
     nothing_ms = 150  # it is on this machine
     parallel = 4  # most of the time is spent waiting
