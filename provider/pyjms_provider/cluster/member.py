@@ -20,6 +20,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.cluster.assignment import Candidate, shards_to_hand_over, shards_to_take
+from pyjms_provider.cluster.contracts import Promotion
 from pyjms_provider.cluster.decisions import ClusterDecisions, Resolver
 from pyjms_provider.cluster.leading import LeadState, ShardLeader
 from pyjms_provider.cluster.links import LinkRequest
@@ -76,6 +77,27 @@ class ClusterSubscriptions:
         self._database.remove_subscription(key.client_id, key.name)
 
 
+class ClusterPromotions:
+    """Implements `contracts.PromotionLog`."""
+
+    def __init__(self, database: ClusterDatabase) -> None:
+        self._database = database
+
+    def begin(self, promotion: Promotion) -> Promotion:
+        """Write that a promotion begins; return it, or the one of its sink that is under way."""
+        found = self._database.begin_promotion(promotion.sink, promotion.epoch, promotion.units)
+        return Promotion(promotion.sink, *found)
+
+    def find(self, sink: str) -> Promotion | None:
+        """Return the promotion of a sink that is under way."""
+        found = self._database.promotion_of(sink)
+        return None if found is None else Promotion(sink, *found)
+
+    def end(self, promotion: Promotion) -> None:
+        """Remove a promotion that all shards have done."""
+        self._database.end_promotion(promotion.sink, promotion.epoch)
+
+
 class ClusterMember:
     """Implements `contracts.Cluster`. `serving.cluster_links.start_member` makes one. Safe to use from any thread."""
 
@@ -107,6 +129,7 @@ class ClusterMember:
             self._placement = Placement(facts.shards)
             self._decisions = ClusterDecisions(self._database, clock, self._membership.need)
             self._subscriptions = ClusterSubscriptions(self._database)
+            self._promotions = ClusterPromotions(self._database)
             self._resolver = Resolver(self._database, clock)
             self._leaders = {number: self._shard_leader(number) for number in range(facts.shards)}
             self._front = EmbeddedBroker(settings.virtual_host, clock, front_settings(settings.broker))
@@ -168,6 +191,11 @@ class ClusterMember:
     def subscriptions(self) -> ClusterSubscriptions:
         """The topics of durable subscriptions."""
         return self._subscriptions
+
+    @property
+    def promotions(self) -> ClusterPromotions:
+        """The promotions of staged units under way."""
+        return self._promotions
 
     @property
     def address(self) -> str:

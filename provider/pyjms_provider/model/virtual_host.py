@@ -120,10 +120,10 @@ class VirtualHostAttributes(ClusterAttributes, StoryAttributes):
         "Whether every message is PERSISTENT, whatever its sender and its queue say; NON_PERSISTENT senders are logged and counted.",
         default=False,
     )
-    keep_transient: bool = attribute(
+    keep_transient: bool | None = attribute(
         "Whether NON_PERSISTENT messages are written to the store as well, without waiting for the disk, so that they survive the end of "
-        "the broker's process.",
-        default=False,
+        "the broker's process; none: if the host has a cluster.",
+        default=None,
     )
     create_on_demand: bool = attribute(
         "Whether network clients create queues by using them; else it is an error to use one that is not there.",
@@ -314,7 +314,7 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
             branch_timeout_ms=chosen.branch_timeout_ms,
             transaction_timeout_ms=chosen.transaction_timeout_ms,
             persist_all=chosen.persist_all,
-            keep_transient=chosen.keep_transient,
+            keep_transient=chosen.cluster is not None if chosen.keep_transient is None else chosen.keep_transient,
             create_on_demand=chosen.create_on_demand,
             registered_clients_max=chosen.registered_clients_max,
             forget_clients_ms=chosen.forget_clients_ms,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from sqlalchemy import (
+    JSON,
     URL,
     BigInteger,
     Boolean,
@@ -54,6 +55,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from pyjms.spi.replay import StageName
 from pyjms_provider.stores.errors import (
     NewerStoreError,
     TakenNameError,
@@ -131,6 +133,15 @@ SUBSCRIPTION = Table(
     Column("topic", Text, nullable=False),
     PrimaryKeyConstraint("client_id", "name"),
 )
+
+PROMOTION = Table(
+    "pyjms_promotion",
+    TABLES,
+    Column("sink", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("units", JSON, nullable=False),
+)
+"""The promotions of staged units that not all shards may have done; `units`: partition and attempt of each."""
 
 PLACEMENT = Table(
     "pyjms_placement",
@@ -690,6 +701,32 @@ class ClusterDatabase:
             connection.execute(
                 delete(DECISION).where(DECISION.c.transaction == transaction, func.cardinality(DECISION.c.shards) == 0)
             )
+
+    # Promotions of staged units
+
+    def begin_promotion(self, sink: str, epoch: int, units: Sequence[StageName]) -> tuple[int, tuple[StageName, ...]]:
+        """Write the epoch and the units of a promotion, unless one of its sink is there; return those of the one that is."""
+        chosen = [[name.partition, name.attempt] for name in units]
+        row = postgresql_insert(PROMOTION).values(sink=sink, epoch=epoch, units=chosen)
+        while True:
+            with self._statements() as connection:
+                connection.execute(row.on_conflict_do_nothing())
+            found = self.promotion_of(sink)
+            if found is not None:  # else another member has just finished one
+                return found
+
+    def promotion_of(self, sink: str) -> tuple[int, tuple[StageName, ...]] | None:
+        """Return the epoch and the units of the promotion of a sink; None: there is none."""
+        with self._statements() as connection:
+            row = connection.execute(
+                select(PROMOTION.c.epoch, PROMOTION.c.units).where(PROMOTION.c.sink == sink)
+            ).first()
+        return None if row is None else (row.epoch, tuple(StageName(sink, row.epoch, *each) for each in row.units))
+
+    def end_promotion(self, sink: str, epoch: int) -> None:
+        """Delete a promotion; nothing happens if another one of its sink is there."""
+        with self._statements() as connection:
+            connection.execute(delete(PROMOTION).where(PROMOTION.c.sink == sink, PROMOTION.c.epoch == epoch))
 
     # Subscriptions, and moved destinations
 
