@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,7 @@ from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer
 from pyjms_provider.clients.cluster.connection import ClusterConnection
 from pyjms_provider.clients.cluster.session import ClusterSession
+from pyjms_provider.clients.network.failover import ConnectionInterruptedError
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.policy import Overflow
 from pyjms_provider.core.queue.dead_letters import returned_to
@@ -27,6 +29,23 @@ if TYPE_CHECKING:
     from pyjms_provider.model.clustered import Membership
     from pyjms_provider.protocols.hosts import Sending
     from pyjms_provider.security.contracts import AccessPolicy, Principal
+
+
+_log = logging.getLogger(__name__)
+
+
+class _ServedEvents:
+    """Implements `ConnectionEvents` for a client of a port, whose connection goes on when a shard gets another leader."""
+
+    def __init__(self, events: ConnectionEvents) -> None:
+        self._events = events
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Tell the port of what ends the connection."""
+        if isinstance(error, ConnectionInterruptedError):
+            _log.info("a client waits for the next leader of a shard: %s", error.reason)
+        else:
+            self._events.on_exception(error)
 
 
 class ClusterHost:
@@ -130,7 +149,7 @@ class ClusterHost:
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the member has stopped."""
         front = self._member.front
-        connection = ClusterConnection(self._member, events, front.clock)
+        connection = ClusterConnection(self._member, _ServedEvents(events), front.clock)
         front.describe(
             connection.connection_id,
             user=principal.name,

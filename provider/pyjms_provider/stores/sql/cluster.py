@@ -764,7 +764,7 @@ def with_options(url: URL, options: str) -> URL:
 def _checked(url: str) -> URL:
     try:
         found = make_url(url)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, ValueError) as error:  # the latter for a port that is no number
         raise UnsupportedStoreError(f"the database's URL cannot be read: {error}") from error
     if found.get_backend_name() != "postgresql":
         raise UnsupportedStoreError(
