@@ -124,7 +124,7 @@ class ClusterMember:
         with ExitStack() as undo:
             self._database = cluster_database(store.url, settings.name, clock, answer_ms=settings.lease_ms / 2)
             undo.callback(self._database.close)
-            self._membership = Membership(self._database, settings, clock, self._wake.set)
+            self._membership = Membership(self._database, settings, clock, self._rows_changed)
             self._facts = facts = self._membership.prepare()
             self._placement = Placement(facts.shards)
             self._decisions = ClusterDecisions(self._database, clock, self._membership.need)
@@ -303,6 +303,10 @@ class ClusterMember:
         if is_late:
             link.close()
             raise self._stopping_error()
+        # The leader may have changed before the link was in the list.
+        now = self._leader_of(number)
+        if now is not None and now.address != leader.address:
+            link.redirect(now.address)
         return connection
 
     def _connect_to_front(self, place: FrontPlace, events: ConnectionEvents) -> ProviderConnection:
@@ -352,6 +356,11 @@ class ClusterMember:
         return [] if view is None else [each.address for each in view.members if each.is_alive]
 
     # Waits
+
+    def _rows_changed(self) -> None:
+        """Have a turn made now, which also reads the moved destinations. Any thread; never blocks."""
+        self._placed_ms = float("-inf")
+        self._wake.set()
 
     def _changed(self) -> None:
         """Have a turn made now, and let all waiting threads look again. Any thread; never blocks."""

@@ -301,10 +301,6 @@ class ClusterDatabase:
         """Return the schema of a shard's store."""
         return f"{self._name}_{shard}"
 
-    def hasten(self) -> None:
-        """Shorten all waits, as the member ends."""
-        self._timeout.hasten()
-
     def close(self) -> None:
         """Close all idle connections."""
         self._engine.dispose()
