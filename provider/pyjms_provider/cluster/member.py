@@ -28,7 +28,7 @@ from pyjms_provider.cluster.membership import Membership
 from pyjms_provider.cluster.placement import FrontPlace, Placement
 from pyjms_provider.cluster.status import ClusterStatus, MemberStatus, ShardStatus
 from pyjms_provider.forks import forget_in_children
-from pyjms_provider.settings import BrokerSettings
+from pyjms_provider.settings import BrokerSettings, StandBy
 from pyjms_provider.stores.errors import StoreError
 from pyjms_provider.stores.opening import cluster_database
 
@@ -516,7 +516,8 @@ class ClusterMember:
         assert settings.store is not None, "the settings were checked"
         memory = max(_MEMORY_LEAST, settings.store.memory_bytes // self._facts.shards)
         url = self._database.store_url(number, incarnation)
-        store = replace(settings.store, url=url, memory_bytes=memory, wait_ms=0)
+        # Members do not stand by for a store: the rows say who opens it.
+        store = replace(settings.store, url=url, memory_bytes=memory, stand_by=StandBy.REFUSE, wait_ms=0)
         story = settings.story
         if story is not None:
             directory = story.directory / f"shard-{number}"

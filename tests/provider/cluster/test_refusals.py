@@ -62,7 +62,7 @@ class TestSettings:
             ({"host": "::"}, "could be read by others"),
         ],
     )
-    def test_links_that_others_could_read_need_tls(self, changes: dict[str, str], said: str) -> None:
+    def test_links_that_others_could_read_need_tls(self, changes: dict[str, Any], said: str) -> None:
         with pytest.raises(ClusterError, match=said):
             LinkSettings(**changes)
 
