@@ -93,9 +93,19 @@ def test_all_types_come_back_as_they_were(connection: Connection) -> None:
     assert (got.jms_message_id, got.jms_correlation_id) == (sent.jms_message_id, "a:b\nc")
 
 
-@pytest.mark.requires("activemq")
-def test_classic_delivers_a_delayed_message_later_as_it_was_sent(activemq: dict[str, int]) -> None:
-    with factory(activemq["stomp"], "&delivery_delay=yes").create_context() as context:
+@pytest.mark.parametrize(
+    ("kind", "protocol", "options"),
+    [
+        pytest.param("activemq", "stomp", "&delivery_delay=yes", marks=pytest.mark.requires("activemq")),
+        # One port of Artemis has all its protocols.
+        pytest.param("artemis", "amqp", "", marks=pytest.mark.requires("artemis")),
+    ],
+    ids=["activemq", "artemis"],
+)
+def test_a_delayed_message_comes_later_as_it_was_sent(
+    kind: str, protocol: str, options: str, request: pytest.FixtureRequest
+) -> None:
+    with factory(request.getfixturevalue(kind)[protocol], options).create_context() as context:
         queue = context.create_queue(fresh())
         consumer = context.create_consumer(queue)
         context.create_producer().set_property("colour", "red").set_delivery_delay(400).send(queue, "delayed")
