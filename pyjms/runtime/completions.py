@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -51,7 +52,7 @@ class SendingSession(Protocol):
 class AsyncSend:
     """One asynchronous send: who hears of its outcome, and the outcome."""
 
-    __slots__ = ("callbacks", "error", "is_complete", "mark_sent", "message", "number", "producer")
+    __slots__ = ("callbacks", "error", "is_complete", "is_under_way", "mark_sent", "message", "number", "producer")
 
     def __init__(
         self, producer: object, message: Message, callbacks: Callbacks, mark_sent: Callable[[], object]
@@ -62,6 +63,8 @@ class AsyncSend:
         self.callbacks: Callbacks | None = callbacks
         self.mark_sent = mark_sent
         self.number = 0
+        self.is_under_way = False
+        """Whether the provider has taken the message: until then the call that sends it waits, for instance for a connection."""
         self.is_complete = False
         self.error: ProviderError | None = None
 
@@ -122,7 +125,7 @@ class AsyncSends:
         is_over = False
         try:
             self._session.provider_session.send_async(envelope, partial(self._complete, send))
-            is_over = True
+            send.is_under_way = is_over = True
         except ProviderError as error:
             self._complete(send, error)
             is_over = True
@@ -179,6 +182,11 @@ class AsyncSends:
 
     # Waiting for the listeners
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there are sends whose listeners have not returned."""
+        return bool(self._sends)
+
     def is_current(self) -> bool:
         """Return whether the caller is a completion listener of this session."""
         return self._worker is not None and self._worker.is_current()
@@ -195,6 +203,13 @@ class AsyncSends:
             numbers = [each.number for each in self._sends if producer is None or each.producer is producer]
         if numbers:
             self._wait_until(numbers[-1])
+
+    def wait_before_close(self) -> None:
+        """Wait as `wait`, but for no call that has not returned: its connection may be away, and the close ends that wait."""
+        with self._lock:
+            sends = takewhile(lambda send: send.is_under_way or send.is_complete, self._sends)
+            number = max((each.number for each in sends), default=0)
+        self._wait_until(number)
 
     def _wait_until(self, number: int) -> None:
         signal = Signal()

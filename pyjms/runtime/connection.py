@@ -404,7 +404,7 @@ class JmsConnection(Connection):
         with self._lock:
             sessions = list(self._sessions)
         for session in sessions:
-            session.async_sends.wait()
+            session.complete_sends()
 
     def _end_delivery(self) -> None:
         """Stop letting messages through, and wait for all listeners: until then every session serves them (§4.3.5)."""

@@ -163,7 +163,8 @@ class JmsContext(JMSContext):
                     session.close()
                 if not session.is_closed:
                     errors.raise_first()
-            self._is_closed = True
+                with self._lock:  # a context that another thread makes of this one is counted before, or refused
+                    self._is_closed = True
             with errors:
                 self._closing.do(self._shared.release)
             errors.raise_first()

@@ -507,9 +507,16 @@ class JmsSession(SettlingSession):
 
     def shut_down(self) -> None:
         """Close: complete the asynchronous sends, end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
-        self.async_sends.wait()
+        self.complete_sends()
         self.end_delivery()
         self._closing.do(self._release)
+
+    def complete_sends(self) -> None:
+        """Wait until the asynchronous sends are complete (JMS 2.0 §7.3); those that wait for room in a full queue fail, as nothing may ever make it."""
+        if self.async_sends.has_any:
+            with suppress(ProviderError):
+                self.provider_session.end_waits()
+            self.async_sends.wait_before_close()
 
     def _release(self) -> None:
         # A listener that runs may use the session until it returns (§4.3.5), so the session is

@@ -159,6 +159,9 @@ class SerialExecutor(Generic[_T]):
                     batch.ended(error)
                 at += len(together)
             else:
+                # The answers to those before it are written now, as nobody knows how long it waits.
+                if at and run[at].is_patient:
+                    self._transport.wake()
                 self._perform(run[at])
                 at += 1
 

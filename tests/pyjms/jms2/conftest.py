@@ -33,7 +33,7 @@ def _embedded(store: Path | None) -> Iterator[str]:
 
 
 @contextmanager
-def served(scheme: str, limits: Mapping[str, int] = MappingProxyType({})) -> Iterator[str]:
+def served(scheme: str, limits: Mapping[str, Any] = MappingProxyType({})) -> Iterator[str]:
     """Yield the URL of a broker in memory; `limits` are those of its queues."""
     with ServedBroker.open() as served:
         top = served.broker

@@ -13,6 +13,7 @@ from pyjms import (
     Connection,
     ConnectionFactory,
     DeliveryMode,
+    IllegalStateException,
     InvalidDestinationException,
     Message,
     ResourceAllocationException,
@@ -22,6 +23,7 @@ from pyjms import (
 )
 from pyjms_provider.broker import stop_broker
 from tests.pyjms.jms2.conftest import Connect, served
+from tests.pyjms.runtime.helpers import Call
 
 PATIENCE_S: Final = 30.0
 ROOM: Final = 3
@@ -178,3 +180,49 @@ class TestFullQueue:
         kinds = [type(error) for _, error in heard]
         assert kinds == [type(None)] * ROOM + [ResourceAllocationException] * 2
         assert texts(consumer, ROOM) == [str(number) for number in range(ROOM)]
+
+
+class TestBlockingQueue:
+    """A full queue whose senders wait for room, without limit."""
+
+    @pytest.fixture(params=["vm", "stomp", "amqp"])
+    def url(self, request: pytest.FixtureRequest, name: str) -> Iterator[str]:
+        """A broker whose queues take a few messages, and have the next senders wait."""
+        if request.param == "vm":
+            yield f"vm://{name}?max_messages={ROOM}&overflow=block"
+            stop_broker(name)
+            return
+        with served(request.param, {"max_messages": ROOM, "overflow": "block"}) as url:
+            yield url
+
+    @pytest.mark.parametrize("part", ["session", "connection"])
+    def test_a_close_ends_sends_that_wait_for_room(self, url: str, part: str) -> None:
+        outcomes = Outcomes()
+        with (
+            ConnectionFactory(url).create_connection() as other,
+            ConnectionFactory(url).create_connection() as connection,
+        ):
+            session = connection.create_session()
+            queue = session.create_queue("orders")
+            producer = session.create_producer(queue)
+
+            def send() -> None:
+                for number in range(ROOM + 2):
+                    producer.send(session.create_text_message(str(number)), outcomes)
+
+            # Embedded, the call itself waits; over a network the broker does.
+            sending = Call(send)
+            outcomes.wait(ROOM)
+            if not url.startswith("vm"):
+                sending.result()
+            else:
+                assert sending.is_blocked()
+            Call(session.close if part == "session" else connection.close).result()
+            heard = outcomes.wait(len(outcomes.heard))
+            told = [(str(number), None) for number in range(ROOM)]
+            assert heard[:ROOM] == told
+            assert {type(error) for _, error in heard[ROOM:]} == {IllegalStateException}
+            other.start()
+            reader = other.create_session()
+            assert texts(reader.create_consumer(queue), ROOM) == [text for text, _ in told]
+            assert reader.create_consumer(queue).receive_no_wait() is None

@@ -10,7 +10,7 @@ import pytest
 
 from pyjms import Connection, IllegalStateException, Message, MessageConsumer, Session
 from tests.pyjms.jms2.conftest import Connect
-from tests.pyjms.runtime.helpers import PATIENCE_S, send_texts, text_of
+from tests.pyjms.runtime.helpers import PATIENCE_S, Call, send_texts, take_texts, text_of
 from tests.pyjms.runtime.server_pool import Pool
 
 OWN: dict[str, Callable[[Connection, Session], object]] = {
@@ -121,3 +121,34 @@ def test_it_may_close_and_stop_what_belongs_to_others(connect: Connect, name: st
     for each in closed:
         with pytest.raises(IllegalStateException):
             _ = each.transacted if each is beside else each.client_id
+
+
+@pytest.mark.parametrize("mode", [1, 2, 3, 0])
+def test_it_sends_while_its_session_is_being_closed(connect: Connect, name: str, mode: int) -> None:
+    connection = connect()
+    session = connection.create_session(mode)
+    queue, replies = session.create_queue(name), session.create_queue(f"{name}-replies")
+    producer = session.create_producer(replies)
+    producer.send(session.create_text_message("before"))
+    entered, go_on, raised = Event(), Event(), list[Exception]()
+
+    def on_message(_: Message) -> None:
+        entered.set()
+        assert go_on.wait(PATIENCE_S)
+        try:
+            producer.send(session.create_text_message("reply"))
+            if mode == 0:
+                session.commit()
+        except Exception as error:
+            raised.append(error)
+
+    session.create_consumer(queue).message_listener = on_message
+    send_texts(connection.create_session(), queue, "order")
+    assert entered.wait(PATIENCE_S)
+    closing = Call(session.close)
+    assert closing.is_blocked()
+    go_on.set()
+    closing.result()
+    assert raised == []
+    other = connect().create_session()
+    assert take_texts(other.create_consumer(replies), 2) == ["before", "reply"]

@@ -31,7 +31,7 @@ from pyjms_provider.clients.amqp.links import ClientLink, SendingLink, new_name
 from pyjms_provider.clients.amqp.physical_connection import Reply
 from pyjms_provider.clients.amqp.refusals import outcome_refusal
 from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError
-from pyjms_provider.protocols.profile.commands import Command, ReadGroup
+from pyjms_provider.protocols.profile.commands import Command, Interrupt, ReadGroup
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
@@ -140,6 +140,11 @@ class CommandLink(SendingLink):
         """Send a command whose answer is dropped. Raises as `SendingLink.send`."""
         self.post(message_of(command), command.COMMAND, done=lambda _: None)
         self.physical.flush_soon()
+
+    def interrupt(self) -> None:
+        """Have the broker end the waits of the session for room, if the link can send. Never waits; the lock is held, and the caller flushes."""
+        if self.error is None and self._can_send():
+            self._pending[self._send(message_of(Interrupt(session="")), None)] = lambda _: None
 
     def _send_command(self, command: Command, done: Callable[[Reply, Any], None]) -> Reply:
         """Send a command; `done` gets the reply that is returned, and the outcome. Raises as `SendingLink.send`."""

@@ -193,7 +193,7 @@ class SendingLink(ClientLink):
                 self._pending[self._send(data, state)] = done or reply
                 is_sent = True
             else:
-                self._waiting.append(reply)
+                self._enter(reply)
 
         self.physical.begin(ask, reply)
         return is_sent
@@ -204,7 +204,7 @@ class SendingLink(ClientLink):
             if self._can_send():
                 self.physical.settle(reply)
             else:
-                self._waiting.append(reply)
+                self._enter(reply)
 
         self.physical.begin(ask, reply)
 
@@ -224,10 +224,14 @@ class SendingLink(ClientLink):
     # With the lock held
 
     def _check(self) -> None:
-        if self.is_ending:
-            raise ClosedError("the session is closed")
         if self.error is not None:
             raise self.error
+
+    def _enter(self, reply: Reply) -> None:
+        """Have a call wait for credit. Raises `ClosedError` while the session closes: a listener that still runs sends where there is credit."""
+        if self.is_ending:
+            raise ClosedError("the session is closed")
+        self._waiting.append(reply)
 
     def _can_send(self) -> bool:
         link = self.link
@@ -271,6 +275,11 @@ class SendingLink(ClientLink):
                 reply(error)
         self._waiting.clear()
         self._pending.clear()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether outcomes are to come."""
+        return bool(self._pending)
 
     def end_waits(self) -> None:
         """End the waits for credit; later ones end at once."""

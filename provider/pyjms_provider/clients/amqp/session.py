@@ -181,6 +181,8 @@ class AmqpSession(ProviderSession):
         self.check_open()
         data = self._encoded(envelope)
         try:
+            if self._commands is None and self._commanded is not None:
+                self.commands(self.connection.failover.current())  # for `end_waits`, which must not wait for the link
             self._post(envelope.destination, data, done)
         except ConnectionLostInCallError as error:
             self.check_open()
@@ -698,6 +700,10 @@ class AmqpSession(ProviderSession):
         with self.connection.lock:
             for link in self._senders.values():
                 link.end_waits()
+            # The broker keeps what it has taken and has no room for, until it is told.
+            if self._commands is not None:
+                self._commands.interrupt()
+        self.connection.failover.newest.flush_soon()
         self.connection.failover.newest.run_due()
 
     def close(self) -> None:
@@ -716,6 +722,13 @@ class AmqpSession(ProviderSession):
             return
         physical, session = amqp
         try:
+            with self.connection.lock:
+                for link in self._sending_links():
+                    link.end_waits()
+            # The broker does what it was asked before it answers a detach; behind an end its answers would not be read.
+            for link in self._sending_links():
+                if link.is_awaited:
+                    link.detach()
             self._transactions.close()
             self._return_held(tuple(self._held))
             self._end_kept()
@@ -728,6 +741,20 @@ class AmqpSession(ProviderSession):
             self.connection.end_lingering(physical)
         except (ConnectionLostInCallError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
+        # A broker that has not answered until now does not any more.
+        with self.connection.lock:
+            for link in self._sending_links():
+                link.on_lost(
+                    InDoubtError(
+                        "the session was closed before the broker had answered, so it is not known what it did"
+                    )
+                )
+        physical.run_due()
+
+    def _sending_links(self) -> list[SendingLink]:
+        """Return the links for messages and commands."""
+        links = list(self._senders.values())
+        return links if self._commands is None else [*links, self._commands]
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` if it is over."""

@@ -71,7 +71,13 @@ class CommandLink:
         """Do a command in its turn."""
         self._pending += 1
         try:
-            self._session.add(self._work_of(delivery, _read(delivery)))
+            command = _read(delivery)
+            if isinstance(command, commands.Interrupt):
+                # Done at once: in its turn it would wait behind the very message that it is to end.
+                self._session.receiving.end_waits()
+                self._done(delivery, {}, None)
+                return
+            self._session.add(self._work_of(delivery, command))
         except (AmqpError, ProviderError) as error:
             # In its turn, so that answers come in the order of the commands.
             self._session.add(

@@ -1,4 +1,4 @@
-"""Tasks that wait in an executor are counted, also those that join one that waits."""
+"""Tasks that wait in an executor are counted, also those that join one that waits; answers to those that are done do not wait for the others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class Jobs:
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
+        self.wakes = 0
 
     def work(self, job: Callable[[], Any], done: Callable[[Any, Any], None], **_: object) -> None:
         self.jobs.append((job, done))
 
     def wake(self) -> None:
-        pass
+        self.wakes += 1
 
     def finish(self) -> None:
         job, done = self.jobs.pop(0)
@@ -63,3 +64,17 @@ def test_acknowledgements_that_join_one_that_waits_are_counted_until_it_is_done(
     assert not session.joins((range(2003, 2004),)), "it is being done"
     jobs.finish()
     assert backlog.waiting_bytes == 0
+
+
+def test_answers_are_written_before_a_task_that_may_wait_for_other_clients() -> None:
+    jobs, woken = Jobs(), list[int]()
+    executor: SerialExecutor[FrameTask] = SerialExecutor(
+        cast("TransportContext", jobs), lambda task: task.do(), lambda error: None, Backlog()
+    )
+    tasks = [task(lambda: woken.append(jobs.wakes)) for _ in range(3)]
+    tasks[2].is_patient = True
+    for each in tasks:
+        executor.add(each)
+    executor.run()
+    jobs.finish()
+    assert woken == [0, 0, 1]
