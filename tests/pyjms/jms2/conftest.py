@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -33,12 +33,14 @@ def _embedded(store: Path | None) -> Iterator[str]:
 
 
 @contextmanager
-def served(scheme: str, limits: Mapping[str, Any] = MappingProxyType({})) -> Iterator[str]:
-    """Yield the URL of a broker in memory; `limits` are those of its queues."""
+def served(
+    scheme: str, limits: Mapping[str, Any] = MappingProxyType({}), denied: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[str]:
+    """Yield the URL of a broker in memory; `limits` are those of its queues, and `denied` the rules for what no client may do."""
     with ServedBroker.open() as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
-        top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
+        top.create_child("access_control", {"name": "access", "rules": [*denied, {"effect": "allow", "who": "*"}]})
         node: Any = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
         node.create_child(
             "virtual_host",
