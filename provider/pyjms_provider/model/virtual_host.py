@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
-from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.errors import ClosedError
 from pyjms.spi.words import counted
 from pyjms_provider.broker import EmbeddedBroker
-from pyjms_provider.cluster.errors import ClusterError
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
 from pyjms_provider.core.queue.channel_state import Reliability
@@ -54,7 +53,6 @@ from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_se
 from pyjms_provider.queue_manager import QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, PagingSettings, StandBy, StoreSettings, Synchronous
-from pyjms_provider.stores.file_lock import RETRY_MS
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ProviderError
@@ -63,7 +61,6 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
 
-_log = logging.getLogger(__name__)
 _LEADERS_MS: Final = 10_000
 
 
@@ -412,22 +409,10 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
         if join is None:
             raise WrongStateError(f"{self.path} cannot be opened: this process joins no cluster")
         settings = cluster_settings(self, self._chosen, self._settings())
-        until_ms = self.clock.monotonic_ms() + self._chosen.store_wait_ms
-        while True:
-            try:
-                member = join(settings, self.clock)
-            except ClusterError:
-                raise  # the configuration is wrong, which waiting does not repair
-            except ResourceError as error:
-                if self.clock.monotonic_ms() >= until_ms:
-                    raise
-                _log.warning("PYJMS-MODEL-6 %s cannot join its cluster, and tries again: %s", self.path, error.reason)
-            else:
-                # So that ports open when clients are served; they wait themselves for a shard that has no leader then.
-                member.await_leaders(_LEADERS_MS)
-                return Membership(self, member, self._make_shard)
-            if self.clock.wait(self._cancelled, self.clock.monotonic_ms() + RETRY_MS):
-                raise ClosedError("the wait for the cluster was cancelled")
+        member = join(settings, self.clock)
+        # So that ports open when clients are served; they wait themselves for a shard that has no leader then.
+        member.await_leaders(_LEADERS_MS)
+        return Membership(self, member, self._make_shard)
 
     def _make_shard(self, record: ObjectRecord, shard: Shard) -> VirtualHost:
         return VirtualHost(self.parent, record, shard)
