@@ -30,7 +30,7 @@ _KNOWN_MAX: Final = 10_000  # bounded, as clients choose the names
 
 
 class JoinedCluster(Cluster, Protocol):
-    """A cluster, and what its member in this process tells the broker about itself. Nothing waits but `await_leaders` and `stop`."""
+    """A cluster, and what its member in this process tells the broker about itself. Nothing waits but `await_leaders`, `move_leader` and `stop`."""
 
     @property
     def settings(self) -> ClusterSettings:
@@ -48,6 +48,10 @@ class JoinedCluster(Cluster, Protocol):
 
     def status(self) -> ClusterStatus:
         """Return the state of the cluster as the member last saw it."""
+        ...
+
+    def move_leader(self, shard: int, member: str | None) -> None:
+        """Have a member lead a shard, or any again. Waits for the database. Raises `DestinationError`, `ResourceError`."""
         ...
 
     def await_leaders(self, timeout_ms: int) -> bool:

@@ -252,6 +252,7 @@ class ClusterMember:
                     leader=None if each.leader is None else names.get(each.leader),
                     since_ms=None if each.leader is None else each.since_ms,
                     terms=each.terms,
+                    pinned=each.pinned,
                     restoring=each.restoring,
                 )
                 for each in shards
@@ -354,6 +355,29 @@ class ClusterMember:
     def _addresses(self) -> list[str]:
         view = self._view
         return [] if view is None else [each.address for each in view.members if each.is_alive]
+
+    def move_leader(self, shard: int, member: str | None) -> None:
+        """Have a member lead a shard from now on, whenever it lives; it takes it over in a moment. Waits for the database.
+
+        Args:
+            shard: The number of the shard.
+            member: The name of a living member; None: any member may lead it again.
+
+        Raises:
+            DestinationError: There is no such shard.
+            ResourceError: No living member has that name, or the database does not answer.
+        """
+        if shard not in self._leaders:
+            raise DestinationError(
+                f"cluster {self._settings.name} has the shards 0 to {self._facts.shards - 1}, and no {shard}"
+            )
+        living = [each.name for each in self._database.view().members if each.is_alive and not each.is_leaving]
+        if member is not None and member not in living:
+            raise ResourceError(
+                f"cluster {self._settings.name} has no living member {member!r}: it has {', '.join(living) or 'none'}"
+            )
+        self._database.pin(shard, member)
+        self._changed()
 
     # Waits
 
@@ -500,7 +524,8 @@ class ClusterMember:
             if each.is_alive
         ]
         leaders = {each.number: each.leader for each in view.shards}
-        wanted = [number for number in shards_to_take(own, members, leaders) if self._leaders[number].may_open]
+        pinned = {each.number: each.pinned for each in view.shards if each.pinned is not None}
+        wanted = [number for number in shards_to_take(own, members, leaders, pinned) if self._leaders[number].may_open]
         if wanted:
             for number in self._database.claim(wanted, own):
                 self._leaders[number].open(self._shard_settings(number, own))
@@ -508,7 +533,7 @@ class ClusterMember:
             each.number for each in view.shards if (each.leader is None or each.restoring) and each.age_ms < _MOVING_MS
         ]
         if not any(leader.state is LeadState.STOPPING for leader in self._leaders.values()):
-            for number in shards_to_hand_over(own, members, leaders, moving)[:1]:
+            for number in shards_to_hand_over(own, members, leaders, moving, pinned)[:1]:
                 self._leaders[number].stop(program_ends=self._program_ends)
 
     def _shard_settings(self, number: int, incarnation: str) -> BrokerSettings:

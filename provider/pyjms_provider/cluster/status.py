@@ -41,6 +41,8 @@ class ShardStatus:
     """How often it has got a leader."""
     restoring: bool
     """Whether its leader is just reading its store."""
+    pinned: str | None = None
+    """The name of the member that an operator wants to lead it; None: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

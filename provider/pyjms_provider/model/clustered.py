@@ -12,10 +12,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 from uuid import uuid5
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind
@@ -375,6 +375,20 @@ class Clustered:
             shards=list(found.shards),
             undecided=found.undecided,
         )
+
+    @operation("Have a member of its cluster lead a shard from now on, whenever it lives; without a member: any.")
+    def move_leader(
+        self,
+        shard: Annotated[int, Field(ge=0, description="The number of the shard.")],
+        member: Annotated[
+            str | None, Field(description="The name of a living member; none: any member may lead it again.")
+        ] = None,
+    ) -> None:
+        """Pin a shard to a member. Raises `WrongStateError` if the host is in no cluster, `ProviderError`."""
+        membership = self._membership
+        if membership is None:
+            raise WrongStateError(f"{self.path} is served by no cluster, or does not run")
+        membership.member.move_leader(shard, member)
 
     @statistic("How many members of its cluster are alive; 0: it is in none.", unit="members")
     def cluster_members_alive(self) -> int:

@@ -124,3 +124,30 @@ def test_one_shard_at_a_time_moves_for_equal_counts(
         for number in shards_to_hand_over(each.incarnation, members, leaders)
     ]
     assert len(found) <= 1
+
+
+@given(clusters(), st.data())
+def test_a_pinned_shard_goes_to_its_member_and_the_others_are_spread(
+    cluster: tuple[list[Candidate], dict[int, str | None]], data: st.DataObject
+) -> None:
+    members, leaders = ([replace(each, is_leaving=False) for each in cluster[0]], cluster[1])
+    names = st.sampled_from([*(each.name for each in members), "gone"])
+    pinned = data.draw(st.dictionaries(st.sampled_from(sorted(leaders)), names))
+    moves = 0
+    while True:
+        taken = {each.incarnation: shards_to_take(each.incarnation, members, leaders, pinned) for each in members}
+        for member, numbers in taken.items():
+            leaders.update(dict.fromkeys(numbers, member))
+        given_up = [
+            number for each in members for number in shards_to_hand_over(each.incarnation, members, leaders, (), pinned)
+        ]
+        if not given_up:
+            break
+        moves += len(given_up)
+        assert moves <= 2 * len(leaders), "they play ping-pong"
+        leaders.update(dict.fromkeys(given_up, None))
+    assert None not in leaders.values()
+    incarnations = {each.name: each.incarnation for each in members}
+    assert all(leaders[number] == incarnations[name] for number, name in pinned.items() if name in incarnations)
+    if not pinned.keys() - {number for number, name in pinned.items() if name == "gone"}:
+        assert spread_of(members, leaders) <= 1

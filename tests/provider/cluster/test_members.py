@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import ClosedError, DestinationError
+from pyjms.spi.errors import ClosedError, DestinationError, ResourceError
 from pyjms.spi.provider import ProviderConnection
 from pyjms_provider.cluster.member import ClusterMember
 from pyjms_provider.cluster.placement import FrontPlace, ShardPlace
@@ -58,6 +58,22 @@ class TestMembers:
         assert first.await_leaders(LONG_MS)
         wait_until(lambda: len(first.brokers()) == SHARDS)
         assert [each.name for each in first.status().members] == ["first"]
+
+    def test_an_operator_moves_a_leader(self, world: ClusterWorld) -> None:
+        first, second = world.start("first"), world.start("second")
+        wait_until(lambda: balanced(first, second))
+        moved = min(first.brokers())
+        first.move_leader(moved, "second")
+        wait_until(lambda: moved in second.brokers() and len(second.brokers()) == SHARDS // len((first, second)))
+        assert second.status().shards[moved].pinned == "second"
+        second.stop()
+        wait_until(lambda: moved in first.brokers())  # while its member is gone, it is led by another one
+        again = world.start("second")
+        wait_until(lambda: moved in again.brokers())
+        with pytest.raises(ResourceError, match="no living member 'third'"):
+            first.move_leader(moved, "third")
+        with pytest.raises(DestinationError, match=f"and no {SHARDS}"):
+            first.move_leader(SHARDS, "second")
 
     def test_messages_stay_where_their_shard_goes(self, world: ClusterWorld) -> None:
         first = world.start("first")

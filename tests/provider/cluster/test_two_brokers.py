@@ -225,7 +225,7 @@ def test_the_other_member_goes_on_when_one_stops_or_is_killed(tmp_path: Path, po
 
 @pytest.mark.requires("postgresql")
 def test_what_cannot_be_is_told_at_the_start(site: Site) -> None:
-    wrong = {
+    wrong: dict[str, tuple[dict[str, Any], str]] = {
         "third": ({"cluster_shards": SHARDS + 1}, f"cluster shop has {SHARDS} shards, and not {SHARDS + 1}"),
         "fourth": ({"cluster_member": "left"}, "has a member left that is alive"),
     }

@@ -112,8 +112,10 @@ SHARD = Table(
     Column("since", DateTime(timezone=True), nullable=False),
     Column("terms", Integer, nullable=False),
     Column("restoring", Boolean, nullable=False),
+    Column("pinned", Text),
 )
-"""`leader`: an incarnation; it says which member should hold the lock of the shard's store, which decides."""
+"""`leader`: an incarnation; it says which member should hold the lock of the shard's store, which decides. `pinned`: the name of the member that an
+operator wants to lead it."""
 
 DECISION = Table(
     "pyjms_decision",
@@ -208,6 +210,8 @@ class ShardRow:
     """How long ago that was."""
     terms: int
     restoring: bool
+    pinned: str | None
+    """The name of the member that an operator wants to lead it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -592,6 +596,12 @@ class ClusterDatabase:
         """Write that a shard has no leader any more; return False if it has another one, or none already."""
         return self._change_shard(shard, incarnation, leader=None, restoring=False, since=func.clock_timestamp())
 
+    def pin(self, shard: int, member: str | None) -> None:
+        """Write that a member is to lead a shard, whenever it can; None: any member."""
+        with self._transaction() as connection:
+            connection.execute(update(SHARD).where(SHARD.c.number == shard).values(pinned=member))
+            self._notify(connection)
+
     def _change_shard(self, shard: int, incarnation: str, **values: object) -> bool:
         with self._transaction() as connection:
             done = connection.execute(
@@ -835,6 +845,7 @@ _SHARDS: Final = select(
     _milliseconds_since(SHARD.c.since).label("age_ms"),
     SHARD.c.terms,
     SHARD.c.restoring,
+    SHARD.c.pinned,
 ).order_by(SHARD.c.number)
 _END_SESSIONS: Final = select(func.pg_terminate_backend(_SESSIONS.c.pid)).where(
     _SESSIONS.c.pid != func.pg_backend_pid(), _SESSIONS.c.datname == func.current_database()
