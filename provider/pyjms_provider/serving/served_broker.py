@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
@@ -228,7 +228,7 @@ def _joiner(network: NetworkService) -> JoinCluster:
     def join(settings: ClusterSettings, clock: Clock) -> JoinedCluster:
         from pyjms_provider.serving.cluster_links import start_member
 
-        return cast("JoinedCluster", start_member(settings, clock, network))
+        return start_member(settings, clock, network)
 
     return join
 
