@@ -534,10 +534,16 @@ class ClusterSession(ProviderSession):
             raise TooLateError(
                 "another member became the leader before messages were settled; they come again, and what was to be settled with them"
             )
-        for part, own in found.items():
+        for index, (part, own) in enumerate(found.items()):
             try:
                 self._ready(part).acknowledge(own)
-            except _LOST as error:
+            except ProviderError as error:
+                if index and not self._closed:  # others are settled, so it must not be said that all come again
+                    raise InDoubtError(
+                        f"some of the messages are settled, and others may come again: {error.reason}"
+                    ) from error
+                if not isinstance(error, _LOST):
+                    raise
                 self.check_open()
                 part.shard.lose(part.term, error)
                 raise TooLateError(
