@@ -83,8 +83,8 @@ class ClusterHost:
 
     @property
     def persists_all(self) -> bool:
-        """Whether NON_PERSISTENT messages are written as PERSISTENT ones."""
-        return self._policy.persist_all
+        """Whether NON_PERSISTENT messages are written, too."""
+        return self._policy.persist_all or self._policy.keep_transient
 
     @property
     def creates_on_demand(self) -> bool:

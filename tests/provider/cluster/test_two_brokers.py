@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyjms import ConnectionFactory, JMSContext
+from pyjms import ConnectionFactory, DeliveryMode, JMSContext
 from pyjms.spi.envelope import AddressKind
 from pyjms_provider.cluster.placement import Placement
 from pyjms_provider.commands.rest_client import RestClient
@@ -211,7 +211,10 @@ def test_the_other_member_goes_on_when_one_stops_or_is_killed(tmp_path: Path, po
 
         site.start("right")
         queues = [site.queue_led_by(name, "orders") for name in NAMES]
+        transient = site.queue_led_by("right", "transient")
         with ConnectionFactory(site.members["left"].stomp).create_context() as context:
+            producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+            producer.send(context.create_queue(transient), "not lost with its leader")
             for each in queues:
                 send(context, each, *(f"{each} {number}" for number in range(MESSAGES)))
             site.members["right"].process.end(signal.SIGKILL)
@@ -219,6 +222,7 @@ def test_the_other_member_goes_on_when_one_stops_or_is_killed(tmp_path: Path, po
                 send(context, each, *(f"{each} {number}" for number in range(MESSAGES, 2 * MESSAGES)))
             for each in queues:
                 assert received(context, each, 2 * MESSAGES) == [f"{each} {number}" for number in range(2 * MESSAGES)]
+            assert received(context, transient) == ["not lost with its leader"]
         site.await_leaders("left")
         assert [each["name"] for each in site.status("left")["members"] if each["is_alive"]] == ["left"]
 
