@@ -22,8 +22,9 @@ def _table(heading: str) -> set[str]:
 
 def test_the_guide_names_all_fields_of_a_request_and_the_errors_of_stores() -> None:
     assert _table("field") == {each.name for each in fields(StoreRequest)}
-    # Raised by the broker, and by the codec.
+    # Raised by the broker, by the codec, and by the tables of a cluster.
     own = {"AmbiguousStoreError", "StorePluginError", "CodecError", "PagingFullError"}
+    own |= {"TakenNameError", "UncertainWriteError", "WrongClusterError"}
     assert _table("error") == {*errors.__all__, "UrlError"} - own
 
 

@@ -140,8 +140,15 @@ def test_messages_move_between_shards_in_one_transaction(client: Client) -> None
     assert client.all_left() == [["b"], [], [], ["moved"]]
 
 
-@pytest.mark.parametrize("error", [ResourceError("the database refused it"), InDoubtError("no answer")], ids=type)
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(
+    ("error", "written"),
+    [
+        (ResourceError("the database refused it"), False),
+        (InDoubtError("no answer"), False),
+        (InDoubtError("no answer"), True),
+    ],
+    ids=["refused", "unknown", "unknown and written"],
+)
 def test_a_decision_that_fails(client: Client, error: ProviderError, written: bool) -> None:
     client.send("order", to=0)
     session = client.session(transacted=True)
@@ -151,8 +158,6 @@ def test_a_decision_that_fails(client: Client, error: ProviderError, written: bo
     session.acknowledge([delivery])
     decisions = client.cluster.decisions
     if written:
-        if isinstance(error, ResourceError):
-            pytest.skip("a refused write is not there")
         decisions.fails_after = error
     else:
         decisions.fails_before = error
@@ -169,7 +174,7 @@ def test_a_decision_that_fails(client: Client, error: ProviderError, written: bo
     assert client.left(1) == ([("bill", False)] if written else [])
 
 
-@pytest.mark.parametrize("at", range(SHARDS))
+@pytest.mark.parametrize("at", [1, 2])
 def test_a_prepare_that_is_refused_rolls_all_back(client: Client, at: int) -> None:
     session = send_to_all(client)
     parts = {part.shard.place: part for part in session.parts()}
@@ -190,7 +195,7 @@ def test_a_prepare_that_is_refused_rolls_all_back(client: Client, at: int) -> No
     assert client.cluster.in_doubt() == 0
 
 
-@pytest.mark.parametrize("at", range(SHARDS))
+@pytest.mark.parametrize("at", [1, 2])
 def test_a_prepare_without_an_answer_rolls_all_back(client: Client, at: int) -> None:
     session = send_to_all(client)
     (part,) = [part for part in session.parts() if getattr(part.shard.place, "number", None) == at]
@@ -210,7 +215,7 @@ def test_a_prepare_without_an_answer_rolls_all_back(client: Client, at: int) -> 
     assert client.all_left() == NOTHING
 
 
-@pytest.mark.parametrize("moved", range(SHARDS))
+@pytest.mark.parametrize("moved", [0, 1])
 @pytest.mark.parametrize("commits", [True, False], ids=["after the decision", "before the decision"])
 def test_a_leader_that_moves_at_the_decision_applies_it(client: Client, moved: int, commits: bool) -> None:
     session = send_to_all(client)
@@ -238,7 +243,7 @@ def test_the_members_have_taken_the_coordinator_for_dead(client: Client) -> None
     assert client.all_left() == NOTHING
 
 
-@pytest.mark.parametrize("moved", range(SHARDS))
+@pytest.mark.parametrize("moved", [0, 1])
 def test_a_leader_that_moves_in_an_open_transaction_rolls_it_back(client: Client, moved: int) -> None:
     session = send_to_all(client)
     client.cluster.move(moved)

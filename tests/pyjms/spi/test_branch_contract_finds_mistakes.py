@@ -10,7 +10,7 @@ from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.transaction.branches import Branch, Branches
-from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
+from pyjms_provider.core.transaction.unit_of_work import UnitOfWork, UnitState
 from pyjms_tck.spi import branch_suite
 from pyjms_tck.spi.environment import Environment
 
@@ -44,6 +44,11 @@ def prepare_transaction_and_publish(
 def prepare_nothing_as_something(branches: Branches, xid: Xid) -> bool:
     """Nobody is told that a branch is read only."""
     return _prepare(branches, xid) or True
+
+
+def begin_whatever_has_expired(unit: UnitOfWork, now_ms: int, *, for_stage: bool = False) -> None:
+    """A message that has expired does not end its transaction."""
+    unit._state = UnitState.COMMITTING
 
 
 def fail_silently(branches: Branches, xid: Xid, worker: object, *, fail: bool = False) -> None:
@@ -143,6 +148,10 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Work], None]]] = {
     "a name is given twice": (
         {(Branches, "_add"): lambda branches, branch, advice: branches._branches.update({branch.xid: branch})},
         branch_suite.test_a_transaction_is_rolled_back_if_a_branch_has_its_name,
+    ),
+    "what has expired is prepared": (
+        {(UnitOfWork, "begin_commit"): begin_whatever_has_expired},
+        branch_suite.test_a_transaction_whose_message_expired_is_rolled_back_by_its_prepare,
     ),
     "a session prepares what its coordinator should": (
         {(VmSession, "prepare"): lambda session, xid: True},
