@@ -155,9 +155,8 @@ def test_each_declined_item_says_why_and_what_takes_it_up() -> None:
     declined = {name for name, each in items.items() if each.belongs_to == "declined"}
     assert all(len((items[name].why or "").split()) >= 8 for name in declined)
     taken_up = {name: each.taken_up for name, each in items.items() if each.taken_up}
-    distributed = ("JBM-2.3.a", "JBM-2.3.b", "JBM-2.3.c", "JBM-3.3", "JBM-9.1.4")
     in_part = ("BJ-GEN-1", "BJ-GEN-2", "BJ-PE-3", "BJ-PE-5")  # for STOMP alone so far
-    assert taken_up == {**dict.fromkeys(distributed, "distributed channels"), **dict.fromkeys(in_part, "AMQP 1.0")}
+    assert taken_up == dict.fromkeys(in_part, "AMQP 1.0")
     assert declined - taken_up.keys() == {"BJ-TCP-7", "BJ-ST-3"}
 
 

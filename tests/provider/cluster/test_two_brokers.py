@@ -158,6 +158,7 @@ def received(context: JMSContext, queue: str, many: int = 1) -> list[str]:
 
 
 @pytest.mark.requires("postgresql")
+@pytest.mark.realises("JBM-2.3.a", "JBM-9.1.4")
 def test_clients_of_both_members_share_everything(site: Site) -> None:
     left, right = (site.members[name] for name in NAMES)
     queues = [site.queue_led_by(name, "orders") for name in NAMES]
@@ -199,6 +200,7 @@ def test_clients_of_both_members_share_everything(site: Site) -> None:
 
 
 @pytest.mark.requires("postgresql")
+@pytest.mark.realises("JBM-2.3.b", "JBM-2.3.c", "JBM-3.3")
 def test_the_other_member_goes_on_when_one_stops_or_is_killed(tmp_path: Path, postgresql: PostgresqlServer) -> None:
     with two_members(tmp_path, postgresql, "orders") as site:
         queue = site.queue_led_by("right", "before")
