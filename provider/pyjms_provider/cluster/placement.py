@@ -9,6 +9,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from pyjms.spi.envelope import Address, AddressKind
+from pyjms_provider.core.journal.journal import SubscriptionKey
 
 SHARDS_DEFAULT = 8
 """The number of shards of a new cluster."""
@@ -60,6 +61,10 @@ class Placement:
     def shard_of_registered(self, name: str) -> int:
         """Return the shard in which a client is registered (`pyjms.spi.sessions`)."""
         return self._hash("registered", name)
+
+    def shard_of_shared(self, key: SubscriptionKey) -> int:
+        """Return the shard that knows of all consumers of a shared subscription that is not durable."""
+        return self._hash("shared", str(key))
 
     def shard_of_branch(self, xid: str) -> int:
         """Return the shard in which a branch of a distributed transaction begins."""

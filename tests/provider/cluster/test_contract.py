@@ -18,9 +18,6 @@ del test_many_threads_share_a_queue_and_each_message_comes_once  # noqa: F821
 del test_what_is_given_back_is_told  # noqa: F821
 del test_who_found_something_waits_no_longer  # noqa: F821
 del test_the_wake_up_of_who_waits_no_longer_is_handed_on  # noqa: F821
-# A shared subscription that is not durable is its topic's shard's: a consumer of another topic under the same name is refused only if both topics are in
-# one shard.
-del test_other_terms_are_refused_while_a_shared_subscription_has_consumers  # noqa: F821
 
 
 @pytest.fixture(scope="module")

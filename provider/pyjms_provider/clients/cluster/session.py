@@ -29,7 +29,7 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.cluster.two_phase import commit_together
 from pyjms_provider.clients.network.calls import not_restored
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm import VmConsumer, VmSession
 from pyjms_provider.cluster.placement import Placement, ShardPlace
 
 if TYPE_CHECKING:
@@ -184,10 +184,16 @@ class ClusterConsumer(ProviderConsumer):
         self._inner: tuple[ProviderConsumer, int] | None = None
         self._interested = False
         self._closed = False
+        self.guard: ClusterConsumer | None = None
+        """The consumer of the same shared subscription at the shard of its name."""
+        self._has_caught_up = False
+        """Whether the leader was asked for what it has since the consumer became idle."""
+        self._is_to_catch_up = False
 
     def place(self, inner: ProviderConsumer, term: int) -> None:
         """Use the consumer of another term."""
         self._inner = (inner, term)
+        self._has_caught_up = isinstance(inner, VmConsumer)  # that one knows what is there
         if self._closed:
             inner.close()
         elif self._interested:
@@ -207,6 +213,9 @@ class ClusterConsumer(ProviderConsumer):
         if self._inner is None:
             return None
         inner, term = self._inner
+        if self._is_to_catch_up:
+            self._is_to_catch_up, self._has_caught_up = False, True
+            inner.catch_up()
         delivery = inner.poll_or_wait()
         self._interested = delivery is None
         return None if delivery is None else self._wrapped(delivery, term)
@@ -217,6 +226,10 @@ class ClusterConsumer(ProviderConsumer):
         inner, term = self._inner
         delivery = inner.poll_at_once()
         if delivery is ELSEWHERE:
+            return ELSEWHERE
+        if delivery is None and not self._has_caught_up:
+            # A message may be at the leader that the link has not brought yet: a worker asks for it.
+            self._is_to_catch_up = True
             return ELSEWHERE
         self._interested = delivery is None
         return None if delivery is None else self._wrapped(delivery, term)
@@ -235,6 +248,8 @@ class ClusterConsumer(ProviderConsumer):
     def set_interested(self, interested: bool) -> None:
         self._interested = interested
         if self._inner is not None:
+            if not interested:
+                self._has_caught_up = isinstance(self._inner[0], VmConsumer)
             self._inner[0].set_interested(interested)
 
     def close(self) -> None:
@@ -245,6 +260,8 @@ class ClusterConsumer(ProviderConsumer):
         if self._inner is not None:
             with suppress(*_LOST):
                 self._inner[0].close()
+        if self.guard is not None:
+            self.guard.close()
 
 
 class ClusterSession(ProviderSession):
@@ -446,15 +463,42 @@ class ClusterSession(ProviderSession):
             client_id: The client whose subscriptions are meant; None: the connection's; empty: those of no client.
         """
         self.check_open()
+        if request.shared_name is not None:
+            return self._subscribe_guarded(request, request.shared_name, on_ready, client_id)
         if request.durable_name is None:
             return self._subscribe(request, on_ready, client_id)
         self._connection.enter_subscription(self, request.durable_name, request.address.name, client_id)
         return self._subscribe(request, on_ready, client_id)
 
-    def _subscribe(
-        self, request: SubscribeRequest, on_ready: Callable[[], None], client_id: str | None
+    def _subscribe_guarded(
+        self, request: SubscribeRequest, name: str, on_ready: Callable[[], None], client_id: str | None
     ) -> ClusterConsumer:
-        place = self._connection.cluster.placement.place_of(request.address)
+        """Attach a consumer of a shared subscription that is not durable.
+
+        The shard that a hash of its name gives has a consumer of that subscription as well, which gets no messages: so consumers of that
+        name with topics in several shards are refused (JMS 2.0 §8.3.2).
+        """
+        placement = self._connection.cluster.placement
+        home = ShardPlace(placement.shard_of_shared(self._connection.key_of(name, client_id)))
+        if home == placement.place_of(request.address):
+            return self._subscribe(request, on_ready, client_id)
+        guard = self._subscribe(request, _ignore, client_id, home)
+        try:
+            consumer = self._subscribe(request, on_ready, client_id)
+        except ProviderError:
+            guard.close()
+            raise
+        consumer.guard = guard
+        return consumer
+
+    def _subscribe(
+        self,
+        request: SubscribeRequest,
+        on_ready: Callable[[], None],
+        client_id: str | None,
+        place: Place | None = None,
+    ) -> ClusterConsumer:
+        place = place or self._connection.cluster.placement.place_of(request.address)
         part = self._part_at(self._connection.shard(place, client_id))
         consumer = ClusterConsumer(part, request, on_ready)
         while True:
@@ -807,3 +851,7 @@ def _commit_tagged(unit: ClusterSession) -> None:
     except RolledBackError as error:
         # There is no transaction that the client could know of.
         raise error.__cause__ if isinstance(error.__cause__, ProviderError) else ResourceError(error.reason) from error
+
+
+def _ignore() -> None:
+    """Do nothing: this consumer gets no messages."""

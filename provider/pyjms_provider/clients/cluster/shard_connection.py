@@ -188,8 +188,6 @@ class ShardConnection:
         signal = Signal()
         try:
             while True:
-                if check is not None:
-                    check()
                 with self._lock:
                     if self._state is ShardState.CONNECTED and self._term is not None:
                         return self._term
@@ -201,7 +199,10 @@ class ShardConnection:
                     self._waiting.add(signal)
                 if opens:
                     self._open()
-                elif not deferred.wait(self._clock.wait, signal, until_ms):
+                    continue
+                if check is not None:
+                    check()
+                if not deferred.wait(self._clock.wait, signal, until_ms):
                     raise ResourceError(
                         f"there has been no leader of {self.place} for {WAIT_MS} ms; it is still looked for"
                     )
