@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -177,23 +178,31 @@ class SessionPart:
 class ClusterConsumer(ProviderConsumer):
     """A consumer at a shard, whichever member leads it."""
 
-    def __init__(self, part: SessionPart, request: SubscribeRequest, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        part: SessionPart,
+        request: SubscribeRequest,
+        on_ready: Callable[[], None],
+        inner: ProviderConsumer,
+        term: int,
+    ) -> None:
+        """`inner`: the consumer at the shard, which was made in that term."""
         self.request = request
         self.on_ready = on_ready
         self._part = part
-        self._inner: tuple[ProviderConsumer, int] | None = None
+        self._inner = (inner, term)
         self._interested = False
         self._closed = False
         self.guard: ClusterConsumer | None = None
         """The consumer of the same shared subscription at the shard of its name."""
-        self._has_caught_up = False
+        self._has_caught_up = isinstance(inner, VmConsumer)  # that one knows what is there
         """Whether the leader was asked for what it has since the consumer became idle."""
         self._is_to_catch_up = False
 
     def place(self, inner: ProviderConsumer, term: int) -> None:
         """Use the consumer of another term."""
         self._inner = (inner, term)
-        self._has_caught_up = isinstance(inner, VmConsumer)  # that one knows what is there
+        self._has_caught_up = isinstance(inner, VmConsumer)
         if self._closed:
             inner.close()
         elif self._interested:
@@ -203,15 +212,11 @@ class ClusterConsumer(ProviderConsumer):
         return Delivery(delivery.envelope, delivery.count, delivery.redelivered, _Tag(self._part.shard, term, delivery))
 
     def poll(self) -> Delivery | None:
-        if self._inner is None:
-            return None
         inner, term = self._inner
         delivery = inner.poll()
         return None if delivery is None else self._wrapped(delivery, term)
 
     def poll_or_wait(self) -> Delivery | None:
-        if self._inner is None:
-            return None
         inner, term = self._inner
         if self._is_to_catch_up:
             self._is_to_catch_up, self._has_caught_up = False, True
@@ -221,8 +226,6 @@ class ClusterConsumer(ProviderConsumer):
         return None if delivery is None else self._wrapped(delivery, term)
 
     def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
-        if self._inner is None:
-            return None
         inner, term = self._inner
         delivery = inner.poll_at_once()
         if delivery is ELSEWHERE:
@@ -235,31 +238,26 @@ class ClusterConsumer(ProviderConsumer):
         return None if delivery is None else self._wrapped(delivery, term)
 
     def take_unreturned(self) -> Delivery | None:
-        if self._inner is None:
-            return None
         inner, term = self._inner
         delivery = inner.take_unreturned()
         return None if delivery is None else self._wrapped(delivery, term)
 
     def catch_up(self) -> None:
-        if self._inner is not None:
-            self._inner[0].catch_up()
+        self._inner[0].catch_up()
 
     def set_interested(self, interested: bool) -> None:
         self._interested = interested
-        if self._inner is not None:
-            if not interested:
-                self._has_caught_up = isinstance(self._inner[0], VmConsumer)
-            self._inner[0].set_interested(interested)
+        if not interested:
+            self._has_caught_up = isinstance(self._inner[0], VmConsumer)
+        self._inner[0].set_interested(interested)
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._part.consumers.pop(self, None)
-        if self._inner is not None:
-            with suppress(*_LOST):
-                self._inner[0].close()
+        with suppress(*_LOST):
+            self._inner[0].close()
         if self.guard is not None:
             self.guard.close()
 
@@ -500,7 +498,6 @@ class ClusterSession(ProviderSession):
     ) -> ClusterConsumer:
         place = place or self._connection.cluster.placement.place_of(request.address)
         part = self._part_at(self._connection.shard(place, client_id))
-        consumer = ClusterConsumer(part, request, on_ready)
         while True:
             session = part.ready()
             term = part.term
@@ -509,9 +506,9 @@ class ClusterSession(ProviderSession):
             except _LOST as error:
                 part.renewed(error)
                 continue
-            # Placed before it is entered: a restore that finds it replaces it.
-            consumer.place(inner, term)
-            if part.shard.enter_if_current(term, lambda: part.consumers.setdefault(consumer)):
+            consumer = ClusterConsumer(part, request, on_ready, inner, term)
+            # From here on a restore finds it, and gives it the consumer of the next term.
+            if part.shard.enter_if_current(term, partial(part.consumers.setdefault, consumer)):
                 break
             with suppress(*_LOST):
                 inner.close()
