@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients amqp-clients maven proton needs history-soak soak-spark clean
+.PHONY: help demo test collected distribution test-without test-slow-paths check lint types imports stubs docs bench conformance mutants tck-mutants traceability soak soak20 soak-whole soak-kills soak-cluster soak-cluster-seeds soak-closings soak-backlog soak-network soak-work soak-conformance java postgresql brokers browser unshare stomp-clients amqp-clients maven proton needs history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -133,7 +133,7 @@ tck-mutants: $(VENV)/.dev ## the kill matrix: which faulty providers the conform
 traceability: $(VENV)/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(SUITE) --traceability
 
-soak: soak-kills soak-closings soak-backlog soak-conformance history-soak soak-spark ## the long tests: kills on each store, closes, histories, the conformance reports of all providers
+soak: soak-kills soak-cluster soak-cluster-seeds soak-closings soak-backlog soak-conformance history-soak soak-spark ## the long tests: kills on each store, and of members of a cluster, closes, histories, the conformance reports of all providers
 
 soak20: $(VENV)/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
@@ -154,6 +154,13 @@ soak-kills: $(VENV)/.dev ## kills a working broker, and a coordinator, 200 times
 	@PYJMS_PIPELINE_SEEDS=5000 $(PYTEST) -n 0 -q tests/provider/simulation/test_pipelines.py
 	@PYJMS_SIMULATION_SEEDS=20000 $(PYTEST) -n 2 -q --timeout 7200 tests/provider/simulation/test_simulation.py
 	@PYJMS_TURNS_SEEDS=1000 $(PYTEST) -n 2 -q --timeout 7200 tests/provider/core/test_queue_turns_model.py
+
+soak-cluster: $(VENV)/.dev ## kills the members of a cluster 200 times while clients work, beside stops, cuts and delays of links, and restarts of PostgreSQL, and judges the histories; measures the pauses of consumers
+	@$(BIN)/python -m tests.system.cluster.faults $${PYJMS_CLUSTER_KILLS:-200} $${PYJMS_CLUSTER_SEED:-1}
+	@$(BIN)/python -m tests.system.cluster.pauses 40 80
+
+soak-cluster-seeds: $(VENV)/.dev ## 20,000 seeds of a simulated cluster
+	@PYJMS_SIMULATED_CLUSTER_SEEDS=20000 $(PYTEST) -n 2 -q --timeout 14400 tests/provider/simulation/cluster
 
 soak-conformance: $(VENV)/.dev ## the published conformance reports of all providers, made again whole and compared
 	@PYJMS_CONFORMANCE=whole $(PYTEST) -n 2 -q --timeout 3600 tests/tck/test_golden.py tests/pyjms/aio/test_conformance.py

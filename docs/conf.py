@@ -65,8 +65,6 @@ def items_table() -> str:
         if "why" in item and not tests:
             is_declined = item["belongs_to"] == "declined"
             said.append(f"{'declined' if is_declined else 'belongs to ' + item['belongs_to']}: {item['why']}")
-        if "taken_up" in item:
-            said.append(f"Taken up by {item['taken_up']}.")
         cells = (item["id"], f"`` {item['statement']} ``", " ".join(said) or "none yet")
         rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     return "\n".join(rows)

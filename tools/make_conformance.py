@@ -30,7 +30,7 @@ from pyjms_tck.runner.progress import LiveProgress
 from tests.brokers.running import KINDS
 from tests.brokers.sharing import shared_broker
 from tests.provider.postgresql import PostgresqlServer
-from tools.served_broker import served_broker
+from tools.served_broker import served_broker, served_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "conformance"
@@ -48,7 +48,7 @@ class Judged:
     """``{folder}`` stands for an empty folder, ``{postgresql}`` for an empty store in a PostgreSQL server of its own;
     ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker, ``{artemis}``, ``{activemq_amqp}`` and ``{broker_j}`` for its AMQP
     port, ``{pyjms}`` for the STOMP port of our own, in a process of its own, which keeps messages in memory; ``{stored}``: in SQLite;
-    ``{stored_amqp}``: its AMQP port."""
+    ``{stored_amqp}``: its AMQP port; ``{cluster}`` for the STOMP port of a member of a cluster that leads nothing."""
     profile: Path
 
 
@@ -90,6 +90,18 @@ PROVIDERS = (
         profile=FOLDER / "stored_amqp_profile.py",
     ),
     Judged(
+        name="cluster",
+        about="two of our brokers, members of [a cluster](../how-to/cluster.md), over STOMP at the one that leads no shard",
+        url="stomp://127.0.0.1:{cluster}?reconnect_delay_max_ms=200",
+        profile=FOLDER / "cluster_profile.py",
+    ),
+    Judged(
+        name="cluster-amqp",
+        about="the same members, over AMQP 1.0 at the one that leads no shard",
+        url="amqp://127.0.0.1:{cluster_amqp}?reconnect_delay_max_ms=200",
+        profile=FOLDER / "cluster_profile.py",
+    ),
+    Judged(
         name="artemis",
         about="ActiveMQ Artemis 2.40, [over AMQP 1.0](../how-to/amqp.md)",
         url="amqp://127.0.0.1:{artemis}",
@@ -128,6 +140,8 @@ SERVED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "stored": ("stomp", _STORE),
     "stored_amqp": ("amqp", _STORE),
 }
+CLUSTERS: Mapping[str, str] = {"cluster": "stomp", "cluster_amqp": "amqp"}
+"""The protocols of the ports of members, by their names in the URLs."""
 NO_PLACES: Mapping[str, object] = {}
 FAULTY = Judged(
     name="faulty",
@@ -170,6 +184,8 @@ def _start(name: str, folder: Path, made: ExitStack) -> object:
         return port_of(made.enter_context(shared_broker(name, folder)))
     server = PostgresqlServer()
     made.callback(server.remove)
+    if name in CLUSTERS:
+        return made.enter_context(served_cluster(folder, server.make_store(), scheme=CLUSTERS[name]))
     return store_in(server)
 
 
@@ -196,7 +212,8 @@ PostgreSQL and 23 s for the example; twice as long beside as much other work.
 JMS 1.1 requires PERSISTENT messages to survive a restart of the broker, so the broker without a store conforms in part.
 
 The pyjms broker as a server runs in a process of its own, with one user, and is restarted by its profile: {download}`stomp_profile.py`,
-{download}`stored_stomp_profile.py`, {download}`stored_amqp_profile.py`.
+{download}`stored_stomp_profile.py`, {download}`stored_amqp_profile.py`. Two of them are members of a cluster in another run: the client's leads
+none of the shards, so each message passes a link, and a restart is one of both: {download}`cluster_profile.py`.
 
 ActiveMQ and RabbitMQ are real ones, as Debian packages them, each started for its run, which takes 45 s and 54 s in four processes:
 {download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. Artemis, ActiveMQ Classic with AMQP and Broker-J come from Maven Central:

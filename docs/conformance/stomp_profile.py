@@ -1,6 +1,7 @@
 """The profile of the pyjms broker over STOMP, a process of its own that keeps messages in memory.
 
-``PYJMS_CONFORMANCE_BROKER`` names a JSON file: the `command` that starts the broker, and the `pid` of the one that runs.
+``PYJMS_CONFORMANCE_BROKER`` names a JSON file: for each broker, the first to be started first, the `command` that starts it, and the `pid` of the
+one that runs.
 """
 
 import json
@@ -26,14 +27,21 @@ class StompProfile(Profile):
     unsupported = dict.fromkeys(("4.7-b", "4.10-a"), "messages are kept in memory and end with the broker")
 
     def restart_broker(self) -> None:
-        """End the broker, and start it again; it may take a moment until its port and its store are free."""
+        """End the broker, and start it again; of several, which are members of a cluster, all."""
         file = Path(os.environ["PYJMS_CONFORMANCE_BROKER"])
-        facts = json.loads(file.read_text())
-        os.kill(facts["pid"], signal.SIGTERM)
+        brokers = json.loads(file.read_text())
+        for each in reversed(brokers):
+            os.kill(each["pid"], signal.SIGTERM)
+        for each in brokers:
+            each["pid"] = self._start(each["command"], file.parent)
+        file.write_text(json.dumps(brokers))
+
+    def _start(self, command: list[str], folder: Path) -> int:
+        """Start a broker, and return the id of its process; it may take a moment until its port, its store and its name are free."""
         for _ in range(_ATTEMPTS):
             started = subprocess.Popen(  # noqa: S603 - the command is the one that started the first broker
-                facts["command"],
-                cwd=file.parent,
+                command,
+                cwd=folder,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # it outlives the process of this test
@@ -41,7 +49,6 @@ class StompProfile(Profile):
             )
             assert started.stdout is not None
             if started.stdout.readline().startswith("listening"):
-                file.write_text(json.dumps({**facts, "pid": started.pid}))
-                return
+                return started.pid
             started.wait()
         raise RuntimeError("the broker did not start again; its standard error says why")

@@ -43,6 +43,7 @@ from pyjms_provider.stories.settings import StoryLevel
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection
     from pyjms_provider.core.host.message_mover import OnExpired
     from pyjms_provider.core.journal.journal import Journal
     from pyjms_provider.core.scheduled import Scheduled
@@ -50,12 +51,17 @@ if TYPE_CHECKING:
     from pyjms_provider.security.contracts import AccessPolicy, Principal
     from pyjms_provider.stores.temporary_file import TemporaryFile
 
+ConnectHere = Callable[["ConnectRequest", "ConnectionEvents"], "ProviderConnection"]
+
 __all__ = [
     "Client",
+    "ConnectHere",
     "EmbeddedBroker",
     "find_broker",
     "inherited_broker",
     "running_broker",
+    "serve_in_process",
+    "served_host",
     "stop_all_brokers",
     "stop_broker",
 ]
@@ -168,7 +174,7 @@ class EmbeddedBroker:
             try:
                 if store is not None:
                     self._journal = open_store(
-                        store, self.name, self.clock, on_lost=self._lose_store, cancelled=cancelled
+                        store, self.name, self.clock, on_lost=self.lose_store, cancelled=cancelled
                     )
                 return self._open_all()
             # Other errors are final: waiting does not repair a wrong schema or a damaged file.
@@ -444,8 +450,11 @@ class EmbeddedBroker:
             if is_first and self._temporary_file is not None:
                 self._temporary_file.close()
 
-    def _lose_store(self, error: ProviderError) -> None:
-        """Stop serving: the store has another holder, or no longer exists. Does not wait, as any thread may have detected the loss."""
+    def lose_store(self, error: ProviderError) -> None:
+        """Stop serving: the store has another holder, or no longer exists. Does not wait, as any thread may have detected the loss.
+
+        Nothing is written any more, as after the death of the process.
+        """
         with self._lock:
             self._lost = error
             if not self._has_started:
@@ -510,6 +519,38 @@ _lock = Lock()
 _running: dict[str, _Place] = {}
 _inherited: set[str] = set()
 """The names of the brokers that ran in the parent process at the fork."""
+_served: dict[str, list[ConnectHere]] = {}
+"""The clustered virtual hosts that this process serves, by name: what opens a connection, for each member; the longest running one first."""
+
+
+def serve_in_process(name: str, connect: ConnectHere) -> Callable[[], None]:
+    """Have connections to ``vm://NAME`` opened by `connect`, until the returned function is called: the host is in no broker of that name."""
+    with _lock:
+        _served.setdefault(name, []).append(connect)
+
+    def end() -> None:
+        with _lock:
+            members = _served.get(name, [])
+            if connect in members:
+                members.remove(connect)
+            if not members:
+                _served.pop(name, None)
+
+    return end
+
+
+def served_host(name: str, settings: BrokerSettings | None) -> ConnectHere | None:
+    """Return what opens connections to the clustered virtual host `name`; None: this process has no member that serves it.
+
+    `settings`: those of a URL; raises `ResourceError` if there are any.
+    """
+    with _lock:
+        found = next(iter(_served.get(name, ())), None)
+    if found is not None and settings is not None:
+        raise ResourceError(
+            f"a member of a cluster in this process serves the virtual host {name}, as its configuration says: leave the URL's options out"
+        )
+    return found
 
 
 def inherited_broker(name: str) -> str | None:
@@ -668,10 +709,10 @@ def stop_all_brokers() -> None:
 
 def _after_fork_in_child() -> None:
     """Leave the brokers to the process that runs them: a child that ends would close their stores under its parent."""
-    global _lock, _running
+    global _lock, _running, _served
     # Remembered, so that a child that names one of them gets the reason, and not an empty broker.
-    _inherited.update(_running)
-    _lock, _running = Lock(), {}  # a thread that is not in the child may have held the lock
+    _inherited.update(_running, _served)
+    _lock, _running, _served = Lock(), {}, {}  # a thread that is not in the child may have held the lock
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -73,6 +73,8 @@ class StoreSettings:
     """While the disk of a file has less free space, messages are refused, so that those there can be acknowledged; 0: never."""
     wait_ms: int = 0
     """The time to wait, at the start, for a server that cannot be reached."""
+    held_until_s: Callable[[], float] | None = field(default=None, repr=False, compare=False)
+    """Returns until when a server's lock can be held at most, as others take it then, in seconds of `seconds_since_boot`; None: no limit is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +274,11 @@ def _policy(options: Mapping[str, str]) -> QueuePolicy:
     """Return the policy of queues that have none of their own. Raises `UrlError`."""
     chosen = {name: _policy_value(name, text) for name, text in options.items() if name in _POLICY}
     try:
-        return QueuePolicy.from_mapping(chosen)
+        policy = QueuePolicy.from_mapping(chosen)
+        policy.check_undivided()
     except PolicyError as error:
         raise UrlError(f"vm:// asks for a policy of queues that cannot be: {error.reason}") from error
+    return policy
 
 
 def _policy_value(name: str, text: str) -> object:

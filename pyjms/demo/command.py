@@ -30,14 +30,18 @@ EXAMPLES: Final = (
     "pyjms demo --folder run        # kill -9 it; then run it again",
     "pyjms demo orders.csv --amount price --kills 3",
     "pyjms demo --one-site",
+    "pyjms demo --members 2         # one site, over a cluster on PostgreSQL; one of its members is killed",
     "pyjms demo orders.csv --route country --amount price --store sqlite:///demo.db   # one site",
 )
 DATA = files("pyjms.demo") / "data"
 SHIPPED = "flights.csv.gz"
 SHIPPED_ROUTE = "carrier"
 SHIPPED_AMOUNT = "distance"
+RECORDS_OF_MEMBERS: Final = 300
+"""The number of records over a cluster if nobody chooses: each takes some ten commits at PostgreSQL."""
 _OF_ONE_SITE: Final = ("route", "lanes", "workers", "failure_rate", "seed", "url", "store")
 _OF_TWO_SITES: Final = ("folder", "kills")
+_NOT_OF_MEMBERS: Final = (*_OF_TWO_SITES, "url", "store")
 
 _File = Annotated[
     Path | None,
@@ -81,6 +85,16 @@ def demo(
             help="One broker and no workflow: lanes, requests, topics, failing workers. Any option of it chooses it.",
         ),
     ] = False,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            help="One site, over a cluster of so many members on a PostgreSQL of its own; one of them is killed on the way.",
+            min=2,
+            max=8,
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
     route: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,12 +117,18 @@ def demo(
     them is killed on the way; orders that cannot be delivered are taken back. At the end the companies' books must add up.
     """
     try:
-        one_site = _is_one_site(context, asked=one_site)
+        if members is not None:
+            _check_members(context)
+            limit = RECORDS_OF_MEMBERS if file is None and limit is None else limit
+        one_site = _is_one_site(context, asked=one_site or members is not None)
         plan = _plan(file, route or [], amount, lanes, limit)
         if not one_site:
             _over_two_sites(plan, folder, kills, as_json=as_json)
             return
         settings = Settings(url=url, workers=workers, chance=Chance(seed=seed, rate=failure_rate), store=store)
+        if members is not None:
+            _over_members(plan, settings, members, as_json=as_json)
+            return
         process = Process(plan, settings)
         process.reach()
     except (InputError, OtherRunError, JMSException) as error:
@@ -134,6 +154,12 @@ def _is_one_site(context: typer.Context, *, asked: bool) -> bool:
     return asked or bool(of_one)
 
 
+def _check_members(context: typer.Context) -> None:
+    """Raise `InputError` for options that the demo over a cluster does not have."""
+    if unfit := _given(context, _NOT_OF_MEMBERS):
+        raise InputError(f"--members starts brokers of its own, and kills one: leave {unfit[0]} out.")
+
+
 def _given(context: typer.Context, names: tuple[str, ...]) -> list[str]:
     """Return the options that the user typed."""
     # The source of a value decides, and not the value: a default and PYJMS_URL do not select a demo.
@@ -151,6 +177,12 @@ def _over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: boo
             "Without them, try --one-site."
         ) from error
     over_two_sites(plan, folder, kills, as_json=as_json)
+
+
+def _over_members(plan: Plan, settings: Settings, count: int, *, as_json: bool) -> None:
+    from pyjms.demo.members import over_members  # the tools for tests, which the other demos do not need
+
+    over_members(plan, settings, count, as_json=as_json)
 
 
 def _work_off(process: Process, console: Console, *, as_json: bool) -> None:

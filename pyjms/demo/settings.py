@@ -50,6 +50,8 @@ class Settings:
     chance: Chance
     store: str | None = None
     """The embedded broker's folder, so that a killed run can be resumed; None: messages are not stored."""
+    is_clustered: bool = False
+    """Whether the broker is a cluster, which keeps a run whose connections are lost."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if the broker is not the embedded one, or its URL names a store, too."""
@@ -65,8 +67,8 @@ class Settings:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a run outlives its process."""
-        return self.store is not None
+        """Whether a run outlives its process, or its connections."""
+        return self.store is not None or self.is_clustered
 
     @property
     def broker(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeAlias
@@ -359,8 +359,15 @@ class Subscriber:
             visit.connection.close()
 
     def _visit(self) -> Visit:
+        with ExitStack() as undo:
+            connection = self._factory.create_connection()
+            undo.callback(connection.close)
+            visit = self._subscribe(connection)
+            undo.pop_all()
+        return visit
+
+    def _subscribe(self, connection: Connection) -> Visit:
         names, name = self.account.names, self.account.name
-        connection = self._factory.create_connection()
         if self._is_durable:
             # Before any other use of the connection (JMS 1.1 §4.3.2).
             connection.client_id = names.client_id(name)
@@ -433,11 +440,14 @@ class Clerk(MessageListener):
 
 def open_desk(factory: ConnectionFactory, plan: Plan, names: Names, clerks: int) -> Connection:
     """Open the desk with `clerks` sessions; closing the connection closes it."""
-    connection = factory.create_connection()
-    for _ in range(clerks):
-        # A session for each clerk: its listener runs on the session's own thread, so that clerks work in parallel.
-        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        consumer = session.create_consumer(session.create_queue(names.desk))
-        consumer.message_listener = Clerk(session, plan)
-    connection.start()
+    with ExitStack() as undo:
+        connection = factory.create_connection()
+        undo.callback(connection.close)
+        for _ in range(clerks):
+            # A session for each clerk: its listener runs on the session's own thread, so that clerks work in parallel.
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            consumer = session.create_consumer(session.create_queue(names.desk))
+            consumer.message_listener = Clerk(session, plan)
+        connection.start()
+        undo.pop_all()
     return connection

@@ -467,17 +467,20 @@ def _reordered(facts: Facts, consumer: str, low: tuple[Event, Event], high: tupl
 
 
 def _other_consumer(facts: Facts, consumer: str, sent: Event, event: Event) -> Event | None:
-    """Return an event of another consumer of the queue that may have held the message between its send and its delivery."""
-    if not is_queue(event.dest):
-        return None
+    """Return an event of another consumer of the queue, or shared subscription, that may have held the message between its send and its delivery."""
+    is_topic = not is_queue(event.dest)
     for other, begun in facts.subscribes.items():
-        if other == consumer or begun.dest != event.dest or facts.precedes(event, begun):
+        if other == consumer or (begun.dest, begun.sub) != (event.dest, event.sub) or facts.precedes(event, begun):
+            continue
+        if is_topic and not note_of(begun).get("shared"):
             continue
         # Consumers that had ended before the send cannot have held the message.
         if not any(
             facts.precedes(end, sent) for place in (other, begun.sess, begun.conn) for end in facts.closes(place)
         ):
             return begun
+    if is_topic:
+        return None
     for other, deliveries in facts.by_consumer.items():
         if other != consumer and other not in facts.subscribes and deliveries[0].dest == event.dest:
             return deliveries[0]  # the time of its delivery is unknown

@@ -149,8 +149,8 @@ RULES: Mapping[str, Rule] = _table(
     Rule(
         name="reordered-shared",
         verdict=Verdict.WARNING,
-        statement="The same, but the queue had another consumer meanwhile, which may have held the message.",
-        text="{mid} reached {consumer} from {dest} after {later}, which its session sent later; the queue had another "
+        statement="The same, but the queue or shared subscription had another consumer meanwhile, which may have held the message.",
+        text="{mid} reached {consumer} from {dest} after {later}, which its session sent later; it had another "
         "consumer meanwhile",
         section="4.4.10, 5.8",
     ),

@@ -16,7 +16,7 @@ from threading import Lock
 from types import BuiltinFunctionType
 from typing import Protocol, runtime_checkable
 
-__all__ = ["BackOff", "Clock", "Delays", "Signal", "SteppedClock", "SystemClock"]
+__all__ = ["BackOff", "Clock", "Delays", "Signal", "SteppedClock", "SystemClock", "seconds_since_boot"]
 
 
 _FROZEN_SLICE_S = 0.01
@@ -137,6 +137,15 @@ class SystemClock:
             if self.monotonic_ms() >= until_ms:
                 break
         return signal.wait(0)
+
+
+def seconds_since_boot(clock: Clock) -> Callable[[], float]:
+    """Return a function for the time in seconds: it also counts a suspended machine's time where the system can; of an injected clock, its own time."""
+    since_boot = getattr(time, "CLOCK_BOOTTIME", None)
+    # CLOCK_MONOTONIC stops while a machine is suspended, and a lease would outlive the lock.
+    if since_boot is None or not isinstance(clock, SystemClock):
+        return lambda: clock.monotonic_ms() / 1000
+    return partial(time.clock_gettime, since_boot)
 
 
 def _from_below(now: Callable[[], float], frames: int = _FRAMES) -> float:

@@ -5,7 +5,7 @@ A subclass overrides the calls that it watches or changes. The recorder (`pyjms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from pyjms.spi.capability import Capability
@@ -182,6 +182,12 @@ class DelegatingSession(ProviderSession):
 
     def xa_prepare(self, xid: Xid) -> bool:
         return self.inner.xa_prepare(xid)
+
+    def xa_prepare_as(self, xid: Xid, name: Xid) -> bool:
+        return self.inner.xa_prepare_as(xid, name)
+
+    def xa_note(self, xid: Xid, notes: Collection[str] = ()) -> Collection[str]:
+        return self.inner.xa_note(xid, notes)
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         self.inner.xa_commit(xid, one_phase=one_phase)

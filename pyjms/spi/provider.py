@@ -20,7 +20,7 @@ Errors. Whatever fails raises a subclass of `pyjms.spi.errors.ProviderError`; ev
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -371,8 +371,8 @@ class ProviderSession(ABC):
 
         Expired messages are left out, even where a commit would send them: a stage writes what other clients had sent.
         Staged messages stay invisible until they are promoted; after `keep_s` seconds without that they are discarded. Nothing may have been
-        received in this transaction. Raises `StageError` when `name` is taken, or its epoch promoted already; `RolledBackError`
-        and `InDoubtError` as `commit`. (`Capability.STAGE`)
+        received in this transaction. Raises `StageError` when `name` is taken, or its epoch promoted already: the transaction goes on;
+        `RolledBackError` and `InDoubtError` as `commit`. (`Capability.STAGE`)
         """
         raise _lacks(Capability.STAGE, "staged units")
 
@@ -467,6 +467,23 @@ class ProviderSession(ABC):
         """Make the branch safe; return False if it changed nothing that a commit could make durable (read only): it is over then.
 
         Raises `BranchError`: ROLLED_BACK or TIMED_OUT when it was rolled back instead, UNREACHABLE when the outcome is unknown.
+        """
+        raise _lacks(Capability.XA, "distributed transactions")
+
+    def xa_prepare_as(self, xid: Xid, name: Xid) -> bool:
+        """Do as `xa_prepare`, and have the branch be `name` from then on: `xid` is unknown, and `xa_commit`, `xa_rollback` of `name` end it.
+
+        For a resource manager of several brokers, which commits in one phase what is at more than one of them: the decision is its own then,
+        and the application's coordinator has none to make. Where the branch was rolled back before the call, that call ends it. Raises as
+        `xa_prepare`: after UNREACHABLE, `xa_rollback` of `name` ends it if it is there; `BranchError` DUPLICATE when there is a branch `name`.
+        """
+        raise _lacks(Capability.XA, "distributed transactions")
+
+    def xa_note(self, xid: Xid, notes: Collection[str] = ()) -> Collection[str]:
+        """Add notes to a branch that is not prepared, and return all that it has; they are lost with the provider.
+
+        For the same resource manager: whoever prepares the branch learns from them at which brokers it was worked in. Raises `BranchError`:
+        UNKNOWN, PROTOCOL when the branch is prepared, ROLLED_BACK or TIMED_OUT when notes are added to one that was rolled back.
         """
         raise _lacks(Capability.XA, "distributed transactions")
 

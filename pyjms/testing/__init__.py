@@ -5,6 +5,17 @@ The broker is the bundled one, not an imitation, so what passes here passes ther
 """
 
 from pyjms.testing.clock import VirtualClock
+from pyjms.testing.cluster import Cluster, ClusterMember, MissingBrokerError
 from pyjms.testing.faults import Fault, Faults
+from pyjms.testing.postgresql import MissingPostgresqlError, PostgresqlServer
 
-__all__ = ["Fault", "Faults", "VirtualClock"]
+__all__ = [
+    "Cluster",
+    "ClusterMember",
+    "Fault",
+    "Faults",
+    "MissingBrokerError",
+    "MissingPostgresqlError",
+    "PostgresqlServer",
+    "VirtualClock",
+]

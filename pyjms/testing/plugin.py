@@ -5,6 +5,8 @@
   asks for these too.
 - ``jms_connection``: a started connection. ``jms_session``: a session of it, AUTO_ACKNOWLEDGE.
 - ``virtual_clock``: a `VirtualClock`. ``jms_faults``: `Faults` before the broker.
+- ``jms_cluster``: a fresh `Cluster` of two members over PostgreSQL. The option ``--jms-postgresql URL`` names the database; without it
+  a server is started, where it is installed, for all tests of the process.
 - ``jms_recording``: records the connections of ``jms_connection_factory``, and fails the test when the recorded history
   breaks a guarantee of JMS. The option ``--jms-record DIR`` records those of all tests, a folder of DIR for each.
 """
@@ -25,13 +27,15 @@ if TYPE_CHECKING:
     from pyjms.api.session import Session
     from pyjms.history import Recording
     from pyjms.runtime.factory import ConnectionFactory
-    from pyjms.testing import Faults, VirtualClock
+    from pyjms.testing import Cluster, Faults, VirtualClock
 
 __all__ = [
     "jms_broker_url",
+    "jms_cluster",
     "jms_connection",
     "jms_connection_factory",
     "jms_faults",
+    "jms_postgresql_url",
     "jms_recording",
     "jms_session",
     "virtual_clock",
@@ -41,9 +45,15 @@ _numbers = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--jms-record``."""
-    parser.getgroup("pyjms").addoption(
+    """Add ``--jms-record`` and ``--jms-postgresql``."""
+    options = parser.getgroup("pyjms")
+    options.addoption(
         "--jms-record", metavar="DIR", help="record what the connections of jms_connection_factory do, below DIR"
+    )
+    options.addoption(
+        "--jms-postgresql",
+        metavar="URL",
+        help="the database of jms_cluster, postgresql+psycopg://USER@HOST/DATABASE; otherwise a server is started",
     )
 
 
@@ -65,6 +75,28 @@ def jms_broker_url() -> Iterator[str]:
     url = f"vm://pytest-{next(_numbers)}"
     yield url
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
+
+
+@pytest.fixture(scope="session")
+def jms_postgresql_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of the database for clusters: that of ``--jms-postgresql``, or of a server that ends with the tests."""
+    from pyjms.testing.postgresql import PostgresqlServer
+
+    given: str | None = request.config.getoption("--jms-postgresql")
+    if given is not None:
+        yield given
+        return
+    with PostgresqlServer() as server:
+        yield server.url
+
+
+@pytest.fixture
+def jms_cluster(jms_postgresql_url: str) -> Iterator[Cluster]:
+    """A cluster of two members that no other test uses; connect by ``ConnectionFactory(jms_cluster.url)``."""
+    from pyjms.testing.cluster import Cluster
+
+    with Cluster(jms_postgresql_url) as cluster:
+        yield cluster
 
 
 @pytest.fixture

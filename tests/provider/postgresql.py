@@ -41,7 +41,8 @@ _HOLDER: Final = (
 class PostgresqlServer:
     """The server does not run as root, so root's tests run it as the user that its package made."""
 
-    def __init__(self) -> None:
+    def __init__(self, copied: PostgresqlServer | None = None) -> None:
+        """`copied`: the server whose data it begins with, as `pg_basebackup` copies them while that server runs; None: it begins with none."""
         use("postgresql")
         found = postgresql_programs()
         assert found is not None, missing_text("postgresql")
@@ -60,11 +61,20 @@ class PostgresqlServer:
             start_new_session=True,  # so that it outlives what ends the tests
         )
         try:
-            self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync", "--pgdata")
+            if copied is None:
+                self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync", "--pgdata")
+            else:
+                where = ["--host=127.0.0.1", f"--port={copied.port}", "--username=postgres"]
+                self._run("pg_basebackup", *where, "--checkpoint=fast", "--no-sync", "--pgdata")
             self.start()
         except BaseException:
             self._watcher.communicate()
             raise
+
+    @property
+    def port(self) -> int:
+        """Its port of the loopback interface."""
+        return self._port
 
     @property
     def _data(self) -> str:
@@ -153,6 +163,26 @@ class PostgresqlServer:
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         """Connect as an administrator; each statement is committed by itself."""
         return psycopg.connect(host="127.0.0.1", port=self._port, user="postgres", dbname=database, autocommit=True)
+
+    def back_up(self, database: str, file: Path, *options: str) -> None:
+        """Write a database to a file by `pg_dump`, as operators do."""
+        self._client("pg_dump", "--format=custom", f"--file={file}", *options, database)
+
+    def restore(self, file: Path, database: str) -> None:
+        """Make a new database of what `back_up` has written."""
+        self._client("createdb", database)
+        self._client("pg_restore", "--exit-on-error", f"--dbname={database}", str(file))
+
+    def _client(self, program: str, *arguments: str) -> None:
+        where = ["--host=127.0.0.1", f"--port={self._port}", "--username=postgres"]
+        done = subprocess.run(
+            [str(self._programs / program), *where, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program}: {done.stderr}"
 
     def make_store(self) -> str:
         """Make an empty schema, and return the URL of a store in it."""

@@ -22,6 +22,7 @@ from pyjms_provider.stores.sql import SqlJournal, open_journal
 from tests.provider.postgresql import PostgresqlServer
 
 _LOOKS = 3
+_END_OTHERS: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pyjms%'"
 _TAKE_WRITES: Final = "ALTER DATABASE postgres RESET default_transaction_read_only"
 
 
@@ -162,6 +163,7 @@ def test_who_finds_the_store_free_while_its_server_takes_no_writes_waits_until_i
             if waits == 1:
                 administrator.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
                 first.close(clean=True)
+                administrator.execute(_END_OTHERS)  # to sessions that are open it does not apply
             elif waits == _LOOKS:
                 administrator.execute(_TAKE_WRITES)
 

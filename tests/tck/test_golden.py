@@ -1,11 +1,13 @@
 """The published reports: a fresh run is no worse, and the published files belong together.
 
-`make soak-conformance` judges each provider by the whole suite. Otherwise the broker in memory is, and the others by a third of the
-sections, another third each time; ``PYJMS_CONFORMANCE_SEED`` repeats a choice.
+`make soak-conformance` judges each provider by the whole suite. Otherwise the broker in memory is, and the others by a fifth of the
+sections, other ones each time; ``PYJMS_CONFORMANCE_SEED`` repeats a choice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +16,11 @@ from pyjms_tck.report.html import to_html
 from pyjms_tck.report.terminal import compare
 from pyjms_tck.results import NO_TEST, Outcome, Report
 from tests.brokers.running import KINDS
-from tests.tck.sampling import SEED, third_of_sections
+from tests.provider.postgresql import PostgresqlServer
+from tests.tck.sampling import SEED, part_of_sections
 from tests.tidy.source import ROOT
 from tools.make_conformance import FAULTY, FOLDER, HEAD, PROVIDERS, Judged, index, judge, port_of, store_in
+from tools.served_broker import served_cluster
 
 if TYPE_CHECKING:
     from pyjms_tck.results import Judgement
@@ -27,6 +31,9 @@ WAIVING = {
 }
 """The providers that keep a required rule in part only, and why: their profiles waive it."""
 
+MEMBERS = {"cluster": "stomp", "cluster-amqp": "amqp"}
+"""The protocols by which members of a cluster are judged."""
+
 by_provider = pytest.mark.parametrize("judged", PROVIDERS, ids=lambda judged: judged.name)
 by_provider_at_hand = pytest.mark.parametrize(
     "judged",
@@ -34,7 +41,7 @@ by_provider_at_hand = pytest.mark.parametrize(
         pytest.param(
             judged,
             marks=pytest.mark.requires("postgresql")
-            if "{postgresql}" in judged.url
+            if "{postgresql}" in judged.url or judged.name in MEMBERS
             else pytest.mark.requires(judged.name)
             if judged.name in KINDS
             else (),
@@ -47,14 +54,26 @@ by_provider_at_hand = pytest.mark.parametrize(
 
 def sections(judged: Judged) -> tuple[str, ...]:
     """Return the sections of the specification by which a provider is judged; none are all."""
-    return () if judged.name == "vm-memory" else third_of_sections(published(judged), judged.name)
+    if judged.name == "vm-memory":
+        return ()
+    chosen = part_of_sections(published(judged), judged.name)
+    return chosen[::3] if judged.name == "cluster-amqp" else chosen  # what differs from "cluster" is the port alone
 
 
 def places(judged: Judged, request: pytest.FixtureRequest) -> dict[str, object]:
     """Return what the tests share of what the provider asks for; the suite uses names of its own there."""
     if "{postgresql}" in judged.url:
         return {"postgresql": store_in(request.getfixturevalue("postgresql"))}
+    if judged.name in MEMBERS:
+        return {judged.name.replace("-", "_"): request.getfixturevalue("member_that_leads_nothing")}
     return {judged.name: port_of(request.getfixturevalue(judged.name))} if judged.name in KINDS else {}
+
+
+@pytest.fixture
+def member_that_leads_nothing(judged: Judged, postgresql: PostgresqlServer, tmp_path: Path) -> Iterator[int]:
+    """The port of a member of a cluster."""
+    with served_cluster(tmp_path, postgresql.make_store(), scheme=MEMBERS[judged.name]) as port:
+        yield port
 
 
 def published(judged: Judged) -> Report:

@@ -59,8 +59,10 @@ COMPOSITES = frozenset(
     for name in (
         "host/admission",
         "host/message_mover",
+        "host/temporaries",
         "host/virtual_host",
         "journal/in_doubt_writes",
+        "queue/altering",
         "queue/consumer",
         "queue/contracts",
         "message/entry",

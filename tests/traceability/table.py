@@ -31,8 +31,6 @@ class Item:
     belongs_to: str | None
     why: str | None
     left_open: bool
-    taken_up: str | None = None
-    """The planned work that will realise a declined item, or realise more of one."""
 
     @property
     def is_excused(self) -> bool:
@@ -85,15 +83,13 @@ def load_items(path: Path) -> dict[str, Item]:
             belongs_to=entry.get("belongs_to"),
             why=entry.get("why"),
             left_open=entry.get("left_open", False),
-            taken_up=entry.get("taken_up"),
         )
         if item.id in items:
             raise ItemsError(f"{item.id} is there twice")
         if (item.belongs_to is None) != (item.why is None):
             raise ItemsError(f"{item.id}: `belongs_to` and `why` go together")
-        for name, text in (("why", item.why), ("taken_up", item.taken_up)):
-            if text is not None and not text.strip():
-                raise ItemsError(f"{item.id}: `{name}` says nothing")
+        if item.why is not None and not item.why.strip():
+            raise ItemsError(f"{item.id}: `why` says nothing")
         if item.belongs_to is not None and item.belongs_to not in AREAS:
             raise ItemsError(f"{item.id} belongs to {item.belongs_to!r}, which is none of {sorted(AREAS)}")
         items[item.id] = item
@@ -122,11 +118,6 @@ def missing(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if not row.is_realised and (row.outcomes or not row.item.is_excused)]
 
 
-def excuse(item: Item) -> str:
-    """Return why an item is not realised, and what will realise it, if that is planned."""
-    return f"{item.why} Taken up by {item.taken_up}." if item.taken_up else str(item.why)
-
-
 def render(rows: list[Row]) -> list[str]:
     """Return the lines of the report: the table, the excused items with their reasons, what is missing, the sums."""
     lines = [f"{'id':<{_ID_WIDTH}}{'verdict':<{_VERDICT_WIDTH}}  tests"]
@@ -137,7 +128,7 @@ def render(rows: list[Row]) -> list[str]:
 
     excused = [row.item for row in rows if row.item.is_excused and not row.outcomes]
     lines += ["", f"Not realised, because they belong elsewhere: {len(excused)}"]
-    lines += [f"{item.id:<{_ID_WIDTH}}{item.belongs_to}: {item.statement} {excuse(item)}" for item in excused]
+    lines += [f"{item.id:<{_ID_WIDTH}}{item.belongs_to}: {item.statement} {item.why}" for item in excused]
 
     lost = missing(rows)
     lines += ["", f"Not realised: {len(lost)}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -41,7 +41,7 @@ from pyjms.spi.sessions import ClientTags
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.words import installed_version
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
+from pyjms_provider.broker import EmbeddedBroker, find_broker, served_host, stop_broker
 from pyjms_provider.clients.close_once import CloseOnce
 from pyjms_provider.clients.vm_services import VmPersistentSessions, VmReaderGroups, VmStages
 from pyjms_provider.core.host.admission import SendTimeout
@@ -243,8 +243,7 @@ class VmTransactions(ProviderSession):
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         branches, worker = self._host.branches, self._receiving
-        # A remembered branch is an earlier one of the same name.
-        self._unanswered.pop(xid, None)
+        self._unanswered.pop(xid, None)  # an earlier one of the same name
         with self._lock:
             self._check_local()
             if self._unit is not None and not self._unit.is_empty:
@@ -268,8 +267,7 @@ class VmTransactions(ProviderSession):
         with self._lock:
             if self._closed:
                 raise self._closed_error()
-            # A branch that was suspended is not the session's present one, and can be ended all the same.
-            if self._branch is not None and self._branch.xid == xid:
+            if self._branch is not None and self._branch.xid == xid:  # one that was suspended is ended all the same
                 self._branch = None
         branches = self._host.branches
         if suspend:
@@ -280,11 +278,15 @@ class VmTransactions(ProviderSession):
     def xa_prepare(self, xid: Xid) -> bool:
         return self._host.work(partial(self._branches().prepare, xid))
 
+    def xa_prepare_as(self, xid: Xid, name: Xid) -> bool:
+        return self._host.work(partial(self._branches().prepare_as, xid, name))
+
+    def xa_note(self, xid: Xid, notes: Collection[str] = ()) -> Collection[str]:
+        return self._branches().note(xid, notes)
+
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        branches = self._branches()
-        found = branches.find(xid)
-        # The branch has ended, and the last call did not learn how: this call does.
-        over = self._unanswered.get(xid) if found is None else None
+        found = (branches := self._branches()).find(xid)
+        over = self._unanswered.get(xid) if found is None else None  # its end is learnt by this call
         try:
             if over is not None and (one_phase or over.unit.state is UnitState.COMMITTED):
                 _check_committed(over)
@@ -820,14 +822,14 @@ _WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 class VmProvider(Provider):
     """Connects to brokers in this process."""
 
-    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> VmConnection:
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
         name, settings = read_url(request.url)
         while True:
-            broker = find_broker(name, request.clock, settings, request.on_expired)
+            connect = served_host(name, settings)
             try:
-                connection = VmConnection(broker, events, request.on_expired)
+                connection = self._embedded(request, events) if connect is None else connect(request, events)
             except ClosedError:
-                # The broker was stopped since it was found, and is no longer registered: look again.
+                # The broker, or the member, was stopped since it was found, and is no longer registered: look again.
                 continue
             break
         if request.client_id is not None:
@@ -838,6 +840,10 @@ class VmProvider(Provider):
                 connection.close()
                 raise
         return connection
+
+    def _embedded(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
+        name, settings = read_url(request.url)
+        return VmConnection(find_broker(name, request.clock, settings, request.on_expired), events, request.on_expired)
 
     def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
         return ()  # within the process there is no login

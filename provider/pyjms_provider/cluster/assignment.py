@@ -6,6 +6,9 @@ move brings the counts nearer to each other, and after the last one they differ 
 
 A shard that an operator has *pinned* to a member goes to that one, whatever the counts, as long as it lives and is not leaving; meanwhile the other
 shards are spread by the same rule.
+
+A shard *follows* its consumers: if all of them are clients of one member, it is as if it were pinned there. Only as many follow to a member as it would
+lead anyway, so that the counts still differ by one at most; those that are there already come first, so that nothing moves to and fro.
 """
 
 from __future__ import annotations
@@ -93,6 +96,38 @@ def shards_to_hand_over(
     if fullest != own or counts[own] - min(counts.values()) < 2:
         return []
     return [number for number in led if number not in targets][-1:]
+
+
+def with_following(
+    members: Collection[Candidate],
+    leaders: Mapping[int, str | None],
+    pinned: Mapping[int, str],
+    consumers: Mapping[int, str],
+) -> Mapping[int, str]:
+    """Return the names of the members to which shards are pinned, or follow their consumers.
+
+    Args:
+        members: The living members.
+        leaders: The incarnation of the leader of each shard; None: it has none.
+        pinned: The names of the members that shards are pinned to.
+        consumers: By shard, the name of the member whose clients, alone, have consumed there for some time.
+    """
+    names = {each.name: each.incarnation for each in members if not each.is_leaving}
+    found = {number: name for number, name in pinned.items() if name in names}
+    if not names:
+        return found
+    most = len(leaders) // len(names)
+    free = {name: most - list(found.values()).count(name) for name in names}
+    wanted = [
+        number for number, name in consumers.items() if number in leaders and number not in found and name in names
+    ]
+    # Those that are there first: they stay, whatever else is wanted.
+    for number in sorted(wanted, key=lambda each: (leaders[each] != names[consumers[each]], each)):
+        name = consumers[number]
+        if free[name] > 0:
+            free[name] -= 1
+            found[number] = name
+    return found
 
 
 def _targets(members: Collection[Candidate], pinned: Mapping[int, str]) -> dict[int, str]:

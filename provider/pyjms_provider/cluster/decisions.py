@@ -17,13 +17,14 @@ from pyjms.spi.errors import BranchError, InDoubtError, ProviderError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.cluster.branch_names import branch_of, coordinator_of, transaction_of
 from pyjms_provider.core.transaction.branches import BranchState
-from pyjms_provider.stores.errors import UnavailableStoreError, UncertainWriteError
+from pyjms_provider.stores.errors import StoreError, UncertainWriteError
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.xid import Xid
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.stores.sql.cluster import ClusterDatabase, DecisionRow
+    from pyjms_provider.cluster.contracts import ControlTables
+    from pyjms_provider.stores.sql.cluster import DecisionRow
 
 _log = logging.getLogger(__name__)
 _SETTLE_MS: Final = 10_000
@@ -46,7 +47,7 @@ _HEURISTIC: Final = (BranchFailure.HEURISTICALLY_COMMITTED, BranchFailure.HEURIS
 class ClusterDecisions:
     """Implements `contracts.DecisionLog`."""
 
-    def __init__(self, database: ClusterDatabase, clock: Clock, incarnation: Callable[[], str]) -> None:
+    def __init__(self, database: ControlTables, clock: Clock, incarnation: Callable[[], str]) -> None:
         """`incarnation` returns that of this member, and raises `ResourceError` if it has none."""
         self._database = database
         self._clock = clock
@@ -68,7 +69,8 @@ class ClusterDecisions:
         while True:
             try:
                 found = self._database.decide_commit(transaction, shards, coordinator_of(transaction))
-            except UnavailableStoreError as error:
+            except StoreError as error:
+                # Once it may be written, no other error says that it is not.
                 may_be_written = may_be_written or isinstance(error, UncertainWriteError)
                 if not may_be_written:
                     raise
@@ -118,13 +120,18 @@ class ClusterDecisions:
 class Resolver:
     """Settles the prepared branches of the shards that this member leads. One thread at a time."""
 
-    def __init__(self, database: ClusterDatabase, clock: Clock) -> None:
+    def __init__(self, database: ControlTables, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._swept_ms = float("-inf")
 
-    def settle(self, brokers: Mapping[int, EmbeddedBroker]) -> None:
-        """Settle what can be settled now, by the decisions. Raises `StoreError`."""
+    def settle(self, brokers: Mapping[int, EmbeddedBroker], own: str) -> None:
+        """Settle what can be settled now, by the decisions. Raises `StoreError`.
+
+        Args:
+            brokers: Those of the shards that this member leads.
+            own: Its incarnation, read before the brokers.
+        """
         branches = [(number, xid) for number, broker in brokers.items() for xid in self._old_branches(broker)]
         now_ms = self._clock.monotonic_ms()
         if not branches and now_ms - self._swept_ms < _SWEEP_MS:
@@ -140,7 +147,9 @@ class Resolver:
                 self._decide(number, brokers[number], xid, transaction, commit=row.committed)
             elif coordinator_of(transaction) not in living:
                 # Another member may write the same; a coordinator that was taken for dead writes nothing any more.
-                is_committed = self._database.decide_rollback(transaction, [number])
+                is_committed = self._database.roll_back_branch(transaction, number, own)
+                if is_committed is None:
+                    continue  # the branch that was found is a former leader's
                 self._decide(number, brokers[number], xid, transaction, commit=is_committed)
         self._sweep(brokers, rows.values())
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms.spi.errors import ClosedError, ConnectionLostError, DestinationError
+from pyjms.spi.errors import DestinationError
 from pyjms_provider.cluster.contracts import Cluster
-from pyjms_provider.cluster.placement import FrontPlace, ShardPlace
+from pyjms_provider.cluster.placement import OWN_FRONT, FrontPlace, ShardPlace
+from pyjms_provider.repeatable import REPEATED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection, ProviderSession
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.cluster.placement import Place
-    from pyjms_provider.cluster.settings import ClusterSettings
+    from pyjms_provider.cluster.settings import ClusterSettings, LinkTls
     from pyjms_provider.cluster.status import ClusterStatus
 
 _KNOWN_MS: Final = 5_000
@@ -46,12 +47,28 @@ class JoinedCluster(Cluster, Protocol):
         """Return the brokers of the shards that the member leads now, by number."""
         ...
 
+    def front_of_leader(self, shard: int) -> FrontPlace | None:
+        """Return the front of the member that serves a shard; None: none does."""
+        ...
+
+    def fronts(self) -> Mapping[str, FrontPlace]:
+        """Return the fronts of the living members, by the member's name."""
+        ...
+
     def status(self) -> ClusterStatus:
         """Return the state of the cluster as the member last saw it."""
         ...
 
     def move_leader(self, shard: int, member: str | None) -> None:
         """Have a member lead a shard, or any again. Waits for the database. Raises `DestinationError`, `ResourceError`."""
+        ...
+
+    def place_queue(self, name: str, shards: Collection[int]) -> None:
+        """Place a queue in these shards. Waits for the database, and for other members. Raises `DestinationInUseError`, `ResourceError`."""
+        ...
+
+    def reload_certificates(self, tls: LinkTls) -> None:
+        """Use renewed certificates for new links. Raises `ListenerSettingsError`: then nothing changes."""
         ...
 
     def await_leaders(self, timeout_ms: int) -> bool:
@@ -81,30 +98,35 @@ class KnownDestinations:
         self._is_closed = False
 
     def broker_of(self, address: Address) -> EmbeddedBroker | None:
-        """Return the broker of a destination if this member has it. Never waits."""
-        place = self._cluster.placement.place_of(address)
+        """Return the broker of a destination if this member has it, and all of it. Never waits."""
+        places = self._cluster.placement.places_of(address)
+        return self._broker_at(places[0]) if len(places) == 1 else None
+
+    def _broker_at(self, place: Place) -> EmbeddedBroker | None:
         if isinstance(place, ShardPlace):
             return self._cluster.brokers().get(place.number)
         front = self._cluster.front
-        return front if place.run_id == front.run_id else None
+        return front if place == OWN_FRONT or place.run_id == front.run_id else None
 
     def has(self, address: Address) -> bool:
         """Return whether a destination is there. Asks its member, and waits for the answer, unless the caller is on an event loop: there a
         destination that is not known counts as missing. Raises `ResourceError` if its member cannot be asked.
         """
-        here = self.broker_of(address)
-        if here is not None:
-            return here.virtual_host.has_destination(address)
+        elsewhere: list[Place] = []
+        for place in self._cluster.placement.places_of(address):
+            here = self._broker_at(place)
+            if here is None:
+                elsewhere.append(place)
+            elif here.virtual_host.has_destination(address):
+                return True
+        if not elsewhere:
+            return False
         if self._seen.get(address, 0.0) > self._clock.monotonic_ms():
             return True
-        return not _is_on_loop() and self._ask(address)
+        return not _is_on_loop() and any(self._ask(place, address) for place in elsewhere)
 
-    def _ask(self, address: Address) -> bool:
-        place = self._cluster.placement.place_of(address)
+    def _ask(self, place: Place, address: Address) -> bool:
         try:
-            found = self._asked(place, address)
-        except (ClosedError, ConnectionLostError):
-            # The connection was an old one, to a member that has ended since.
             found = self._asked(place, address)
         except DestinationError:
             return False  # it was at the front of a member that has ended
@@ -116,8 +138,10 @@ class KnownDestinations:
         return found
 
     def _asked(self, place: Place, address: Address) -> bool:
-        with self._session(place) as session:
-            return session.has_destination(address) is not False
+        while True:
+            # A connection may be an old one, to a member that has ended since, or be lost meanwhile.
+            with suppress(_StaleError), self._session(place) as session, _stale_if_lost():
+                return session.has_destination(address) is not False
 
     @contextmanager
     def _session(self, place: Place) -> Iterator[ProviderSession]:
@@ -127,7 +151,8 @@ class KnownDestinations:
             pair = idle.pop() if idle else None
         if pair is None:
             connection = self._cluster.connect(place, _Events())
-            pair = connection, connection.open_session(transacted=False)
+            with _stale_if_lost():
+                pair = connection, connection.open_session(transacted=False)
         is_kept = False
         try:
             yield pair[1]
@@ -149,6 +174,18 @@ class KnownDestinations:
         for pairs in idle.values():
             for connection, _ in pairs:
                 connection.close()
+
+
+class _StaleError(Exception):
+    """A connection has ended: the next one is to be asked."""
+
+
+@contextmanager
+def _stale_if_lost() -> Iterator[None]:
+    try:
+        yield
+    except REPEATED as error:
+        raise _StaleError from error
 
 
 def _is_on_loop() -> bool:

@@ -69,6 +69,7 @@ class ShardLeader:
         clock: Clock,
         *,
         changed: Callable[[], None],
+        opened: Callable[[EmbeddedBroker], None],
         end_dead_sessions: Callable[[], None],
     ) -> None:
         """Lead nothing yet.
@@ -78,12 +79,14 @@ class ShardLeader:
             name: The name of its broker.
             clock: For waits, and for the broker.
             changed: Called after each change of the state, on any thread; must not block.
+            opened: Prepares a broker before it serves anybody.
             end_dead_sessions: Ends the sessions of dead members at the database, which may hold the store. May wait; raises `ResourceError`.
         """
         self.number = number
         self.name = name
         self._clock = clock
         self._changed = changed
+        self._opened = opened
         self._end_dead_sessions = end_dead_sessions
         self._lock = Lock()
         self._state = LeadState.IDLE
@@ -131,9 +134,18 @@ class ShardLeader:
             act = partial(self._end, broker)
             _begin(Thread(target=act, name=f"pyjms stopping {self.name}", daemon=True), act)
 
+    def abandon(self, error: ProviderError) -> None:
+        """Lead it no more, and write nothing, as at the death of the process."""
+        broker = self.broker
+        if broker is None:
+            self.stop()
+        else:
+            broker.lose_store(error)
+
     def _open(self, settings: BrokerSettings, cancelled: Signal) -> None:
         try:
             broker = self._start(settings, cancelled)
+            self._opened(broker)
         except Exception as error:  # the top of a thread: otherwise the shard would stay without a leader
             _log_failure(self.name, error)
             with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,6 +39,11 @@ class Link(Protocol):
         """Whether it is closed or lost for good."""
         ...
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is connected now; if it is not, and is not over, it is being connected again."""
+        ...
+
     def add(self, addresses: Sequence[str]) -> None:
         """Try other link ports as well from now on."""
         ...
@@ -60,6 +65,10 @@ class LinkPort(Protocol):
         """The number of the port at which it listens."""
         ...
 
+    def reload_certificates(self, tls: LinkTls) -> None:
+        """Use the present content of these files for new connections. Raises `ListenerSettingsError`: then nothing changes."""
+        ...
+
     def close(self) -> None:
         """Stop listening, and end its connections. May be repeated."""
         ...
@@ -76,6 +85,10 @@ class Links(Protocol):
 
     def connect_here(self, broker: EmbeddedBroker, events: ConnectionEvents) -> ProviderConnection:
         """Connect to a broker of this process. Raises `ClosedError` if it has stopped."""
+        ...
+
+    def consuming(self, broker: EmbeddedBroker) -> Collection[str | None]:
+        """Return the names of the members whose clients consume from a broker of this process; None: those of this member."""
         ...
 
     def connect(self, request: LinkRequest, clock: Clock, events: ConnectionEvents) -> tuple[ProviderConnection, Link]:

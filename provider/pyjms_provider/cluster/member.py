@@ -9,43 +9,51 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock, Thread, current_thread
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Signal
-from pyjms.spi.envelope import AddressKind
-from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ClosedError, DestinationError, DestinationInUseError, ProviderError, ResourceError
 from pyjms_provider.broker import EmbeddedBroker
-from pyjms_provider.cluster.assignment import Candidate, shards_to_hand_over, shards_to_take
+from pyjms_provider.cluster.assignment import Candidate, shards_to_hand_over, shards_to_take, with_following
 from pyjms_provider.cluster.contracts import Promotion
 from pyjms_provider.cluster.decisions import ClusterDecisions, Resolver
 from pyjms_provider.cluster.leading import LeadState, ShardLeader
 from pyjms_provider.cluster.links import LinkRequest
 from pyjms_provider.cluster.membership import Membership
-from pyjms_provider.cluster.placement import FrontPlace, Placement
-from pyjms_provider.cluster.status import ClusterStatus, MemberStatus, ShardStatus
+from pyjms_provider.cluster.placement import FrontPlace, Placement, ShardPlace
+from pyjms_provider.cluster.placing import Placings, shards_for
+from pyjms_provider.cluster.status import ClusterStatus, MemberStatus, PlacedStatus, ShardStatus
 from pyjms_provider.forks import forget_in_children
+from pyjms_provider.protocols.engine import RareLines
+from pyjms_provider.repeatable import REPEATED
 from pyjms_provider.settings import BrokerSettings, StandBy
-from pyjms_provider.stores.errors import StoreError
-from pyjms_provider.stores.opening import cluster_database
+from pyjms_provider.stores.errors import LostStoreError, StoreError
+from pyjms_provider.stores.opening import cluster_database, placement_tables
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms_provider.cluster.contracts import ControlTables
     from pyjms_provider.cluster.links import Link, Links
     from pyjms_provider.cluster.placement import Place
-    from pyjms_provider.cluster.settings import ClusterSettings
+    from pyjms_provider.cluster.settings import ClusterSettings, LinkTls
+    from pyjms_provider.core.host.host_policy import HostPolicy
     from pyjms_provider.core.journal.journal import SubscriptionKey
-    from pyjms_provider.stores.sql.cluster import ClusterDatabase, ClusterView, MemberRow, ShardRow
+    from pyjms_provider.stores.sql.cluster import ClusterView, MemberRow, ShardRow
+    from pyjms_provider.stores.sql.cluster_placements import PlacementTables
 
 _log = logging.getLogger(__name__)
 _POLL_MS: Final = 250
 """How often the rows are read at least: changes are announced by the database, but the death of a member is not."""
 _PLACEMENT_MS: Final = 5_000
 _RESOLVE_MS: Final = 500
+_CONSUMERS_MS: Final = 1_000
+"""How often it is seen whose clients consume from a shard."""
 _MOVING_MS: Final = 10_000
 """A shard without a leader for longer than that keeps no other one from being handed over: something is wrong with it."""
 _LINK_RETRY_MS: Final = 50
@@ -55,13 +63,14 @@ _LEAVING_MS: Final = 30_000
 """How long a member that stops tries to hand its shards over in order."""
 _STOPPING_S: Final = 60.0
 _MEMORY_LEAST: Final = 1_000_000
-_KINDS: Final = {"queue": AddressKind.QUEUE, "topic": AddressKind.TOPIC}
+_MOMENT_MS: Final = 20
+"""How long a client waits that has asked a leader for a queue that is elsewhere, if this member does not know of that yet."""
 
 
 class ClusterSubscriptions:
     """Implements `contracts.SubscriptionRegistry`."""
 
-    def __init__(self, database: ClusterDatabase) -> None:
+    def __init__(self, database: ControlTables) -> None:
         self._database = database
 
     def topic_of(self, key: SubscriptionKey) -> str | None:
@@ -80,7 +89,7 @@ class ClusterSubscriptions:
 class ClusterPromotions:
     """Implements `contracts.PromotionLog`."""
 
-    def __init__(self, database: ClusterDatabase) -> None:
+    def __init__(self, database: ControlTables) -> None:
         self._database = database
 
     def begin(self, promotion: Promotion) -> Promotion:
@@ -101,8 +110,20 @@ class ClusterPromotions:
 class ClusterMember:
     """Implements `contracts.Cluster`. `serving.cluster_links.start_member` makes one. Safe to use from any thread."""
 
-    def __init__(self, settings: ClusterSettings, clock: Clock, links: Links) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        clock: Clock,
+        links: Links,
+        tables: tuple[ControlTables, PlacementTables] | None = None,
+    ) -> None:
         """Join the cluster, and make it if there is none. Shards are taken over afterwards: see `await_leaders`. Waits for the database.
+
+        Args:
+            settings: Its settings.
+            clock: For all waits.
+            links: Opens its link port, and connects to those of others.
+            tables: The control tables, and those of the placed queues; None: those in the settings' database.
 
         Raises `ClusterError` if the cluster refuses the member as it is configured, `ResourceError`.
         """
@@ -115,18 +136,30 @@ class ClusterMember:
         self._wake = Signal()
         self._settling_wake = Signal()
         self._waiting: set[Signal] = set()
-        self._is_stopping = self._program_ends = False
+        self._is_stopping = self._program_ends = self._is_abandoned = self._waits_for_format = False
         self._trouble: str | None = None
         self._view: ClusterView | None = None
         self._seen_ms = 0.0
         self._placed_ms = float("-inf")
+        self._look_at_consumers_ms = float("-inf")
+        self._consuming: dict[int, tuple[str | None, float]] = {}
+        """The members whose clients, alone, consume from this one's shards, and since when."""
+        self._failed_connections = 0
+        self._lines = RareLines()
         self._open_links: list[tuple[int, Link]] = []
+        self._broken_links: dict[Link, float] = {}
+        """Since when links are broken, or were last reported."""
         with ExitStack() as undo:
-            self._database = cluster_database(store.url, settings.name, clock, answer_ms=settings.lease_ms / 2)
+            self._database: ControlTables
+            if tables is None:
+                database = cluster_database(store.url, settings.name, clock, answer_ms=settings.lease_ms / 2)
+                tables = database, placement_tables(database)
+            self._database, placements = tables
             undo.callback(self._database.close)
             self._membership = Membership(self._database, settings, clock, self._rows_changed)
             self._facts = facts = self._membership.prepare()
-            self._placement = Placement(facts.shards)
+            self._placings = Placings(placements, clock, facts.shards, settings.broker.policy.queues)
+            self._placings.read()  # before the first client: what it sends to a placed destination must not go by the hash
             self._decisions = ClusterDecisions(self._database, clock, self._membership.need)
             self._subscriptions = ClusterSubscriptions(self._database)
             self._promotions = ClusterPromotions(self._database)
@@ -150,8 +183,12 @@ class ClusterMember:
             self._broker_name(number),
             self._clock,
             changed=self._changed,
+            opened=partial(self._opened, number),
             end_dead_sessions=self._database.end_sessions_of_the_dead,
         )
+
+    def _opened(self, number: int, broker: EmbeddedBroker) -> None:
+        self._placings.prepare(number, broker)
 
     def _broker_name(self, number: int) -> str:
         return f"{self._settings.virtual_host}.{number}"
@@ -180,7 +217,7 @@ class ClusterMember:
     @property
     def placement(self) -> Placement:
         """The present placement; another object after each change."""
-        return self._placement
+        return self._placings.placement
 
     @property
     def decisions(self) -> ClusterDecisions:
@@ -216,12 +253,30 @@ class ClusterMember:
             return f"member {self._settings.member} is stopping"
         if self._membership.incarnation is None:
             return f"member {self._settings.member} cannot reach its cluster: {self._trouble or 'it joins again'}"
+        # The thread that writes heartbeats may wait for an answer of the database, and give the incarnation up seconds later.
+        if self._membership.is_overdue:
+            return f"member {self._settings.member} cannot reach its cluster: {self._trouble or 'it waits for the database'}"
         return None
 
     def brokers(self) -> Mapping[int, EmbeddedBroker]:
         """Return the brokers of the shards that it leads now, by the number of the shard. Never waits."""
         found = {number: leader.broker for number, leader in self._leaders.items()}
         return {number: broker for number, broker in found.items() if broker is not None}
+
+    def front_of_leader(self, shard: int) -> FrontPlace | None:
+        """Return the front of the member that serves a shard; None: none does. Never waits."""
+        if self._leaders[shard].broker is not None:
+            return FrontPlace(self._front.run_id)
+        leader = self._leader_of(shard)
+        return (
+            None if leader is None or leader.incarnation == self._membership.incarnation else FrontPlace(leader.run_id)
+        )
+
+    def fronts(self) -> Mapping[str, FrontPlace]:
+        """Return the fronts of the living members, by the member's name. Never waits."""
+        view = self._view
+        found = {} if view is None else {each.name: FrontPlace(each.run_id) for each in view.members if each.is_alive}
+        return {**found, self._settings.member: FrontPlace(self._front.run_id)}
 
     def await_leaders(self, timeout_ms: int) -> bool:
         """Wait until all shards are led; return False if that takes longer, or if the member is stopped."""
@@ -242,15 +297,19 @@ class ClusterMember:
         shards = () if view is None else view.shards
         names = {each.incarnation: each.name for each in members}
         older_ms = int(self._clock.monotonic_ms() - self._seen_ms)
+        trouble = self.trouble
         return ClusterStatus(
             name=self._settings.name,
             virtual_host=self.name,
-            members=[_member_status(each, shards, older_ms) for each in members],
+            members=[
+                replace(found, is_alive=found.is_alive and trouble is None)
+                for found in (_member_status(each, shards, older_ms) for each in members)
+            ],
             shards=[
                 ShardStatus(
                     number=each.number,
-                    leader=None if each.leader is None else names.get(each.leader),
-                    since_ms=None if each.leader is None else each.since_ms,
+                    leader=None if each.leader is None or trouble is not None else names.get(each.leader),
+                    since_ms=None if each.leader is None or trouble is not None else each.since_ms,
                     terms=each.terms,
                     pinned=each.pinned,
                     restoring=each.restoring,
@@ -258,7 +317,84 @@ class ClusterMember:
                 for each in shards
             ],
             undecided=0 if view is None else view.undecided,
+            format=self._database.formats.newest if view is None else view.format,
+            placed=[
+                PlacedStatus(kind=kind.name.lower(), name=name, shards=shards)
+                for (kind, name), shards in sorted(self.placement.moved.items(), key=lambda each: each[0][1])
+            ],
+            trouble=trouble,
+            failed_connections=self._failed_connections,
         )
+
+    def is_settled(self, address: Address) -> bool:
+        """Return whether it is known where a destination is; see `contracts.Cluster`. Never waits."""
+        return self._placings.is_settled(address)
+
+    def await_placed(self, queue: str) -> None:
+        """Wait while a queue is being placed; see `contracts.Cluster`."""
+        until_ms = self._clock.monotonic_ms() + self._settings.leader_wait_ms
+        if queue not in self.placement.moving:
+            if self._placings.is_to_be_divided(queue):
+                self._divide(queue)
+            else:
+                self._await_change(until_ms, at_most_ms=_MOMENT_MS)
+        while queue in self.placement.moving:
+            if self._is_stopping:
+                raise self._stopping_error()
+            if not self._await_change(until_ms):
+                raise ResourceError(f"queue://{queue} is still being placed after {self._settings.leader_wait_ms} ms")
+
+    def _divide(self, queue: str) -> None:
+        """Divide a queue as its policy says, unless it is there already, or somebody else divides it. Waits for the database, and for all members.
+
+        Raises `ResourceError`, `ClosedError`.
+        """
+        placement = self.placement
+        if self._has_queue(placement.hashed(AddressKind.QUEUE, queue), queue):
+            self._placings.note_undivided(queue)
+            return
+        shards = shards_for(queue, self._placings.partitions_of(queue), placement, self.status())
+        try:
+            self._place(queue, shards, is_first_use=True)
+        except DestinationInUseError:
+            self._placings.note_undivided(queue)  # somebody was faster whose member has another policy for it
+        until_ms = self._clock.monotonic_ms() + _MOVING_MS
+        while queue not in self.placement.moving and self._placings.is_to_be_divided(queue):
+            if self._is_stopping or not self._await_change(until_ms):
+                break
+
+    def _has_queue(self, shard: int, name: str) -> bool:
+        while True:
+            connection = self.connect(ShardPlace(shard), _Unheard())
+            try:
+                session = connection.open_session(transacted=False)
+                return session.has_destination(Address(AddressKind.QUEUE, name)) is not False
+            except REPEATED as error:  # its leader has changed meanwhile: the next one is asked
+                _log.debug("shard %d was not asked for queue %r: %s", shard, name, error.reason)
+            finally:
+                connection.close()
+
+    def place_queue(self, name: str, shards: Collection[int]) -> None:
+        """Place a queue in these shards; with several, it has a partition in each. Waits for the database, and for all members.
+
+        Raises:
+            DestinationError: There is no such shard.
+            DestinationInUseError: The queue has messages, consumers, or something else that would be lost.
+            PolicyError: The queue cannot be partitioned.
+            ResourceError: A member, or the database, does not answer.
+        """
+        unknown = [each for each in shards if each not in self._leaders]
+        if unknown or not shards:
+            raise self._no_shard(unknown)
+        self._place(name, shards, is_first_use=False)
+        until_ms = self._clock.monotonic_ms() + _MOVING_MS
+        while name in self.placement.moving or set(self.placement.shards_of(AddressKind.QUEUE, name)) != set(shards):
+            if not self._await_change(until_ms):
+                break  # it is placed, and a later turn finds that
+
+    def _place(self, name: str, shards: Collection[int], *, is_first_use: bool) -> None:
+        own = self._membership.need()
+        self._placings.place(name, shards, own, self._await_change, self._rows_changed, is_first_use=is_first_use)
 
     def connect(self, place: Place, events: ConnectionEvents) -> ProviderConnection:
         """Open a connection to a place; see `contracts.Cluster`."""
@@ -276,10 +412,48 @@ class ClusterMember:
             if found is not None:
                 return found
             if not self._await_change(until_ms, at_most_ms=_LINK_RETRY_MS):
-                raise ResourceError(
-                    f"there has been no leader of shard {place.number} of {self.name} for {self._settings.leader_wait_ms} ms: "
-                    f"{self.trouble or failure}"
-                )
+                raise self._no_leader(place.number, self.trouble or failure)
+
+    def _no_leader(self, number: int, why: str) -> ResourceError:
+        """Return the error of a connection that could not be made in time, and let operators know."""
+        self._note_unreached(number, why)
+        return ResourceError(
+            f"there has been no leader of shard {number} of {self.name} for {self._settings.leader_wait_ms} ms: {why}"
+        )
+
+    def _note_unreached(self, number: int, why: str) -> None:
+        """Let operators know that clients of this member do not reach a shard."""
+        with self._lock:
+            self._failed_connections += 1
+            missed = self._lines.missed("no connection", self._clock.monotonic_ms())
+        leader = None if self.trouble is not None else self._leader_of(number)
+        where = (
+            "which no member leads as far as it knows"
+            if leader is None
+            else f"which {leader.name} leads at {leader.address}"
+        )
+        if missed is not None:
+            _log.warning(
+                "PYJMS-CLUSTER-11 a client of member %s did not reach shard %d, %s: %s%s",
+                self._settings.member,
+                number,
+                where,
+                why,
+                missed,
+            )
+
+    def _note_broken_links(self) -> None:
+        """Let operators know of links that stay broken though their leader lives: clients with a link wait for it, and open no other connection."""
+        now_ms, lease_ms = self._clock.monotonic_ms(), self._settings.lease_ms
+        with self._lock:
+            broken = [(number, link) for number, link in self._open_links if not (link.is_connected or link.is_over)]
+        since = {link: self._broken_links.get(link, now_ms) for _, link in broken}
+        for number, link in broken:
+            if now_ms - since[link] >= lease_ms:
+                since[link] = now_ms
+                if self._leader_of(number) is not None:
+                    self._note_unreached(number, f"the link to it has been broken for {lease_ms} ms")
+        self._broken_links = since
 
     def _connect_now(self, number: int, events: ConnectionEvents) -> ProviderConnection | None:
         """Connect to the present leader of a shard; None: there is none. Raises `ResourceError`, `ClosedError`."""
@@ -321,6 +495,8 @@ class ClusterMember:
             raise DestinationError(
                 f"no member of cluster {self._settings.name} has the connection of this temporary destination any more"
             )
+        if not member.beats_here:
+            raise ResourceError(f"member {member.name} has not been heard of since the database was started")
         request = LinkRequest(
             broker=self._front_name(place.run_id),
             addresses=(member.address,),
@@ -345,16 +521,16 @@ class ClusterMember:
         return next((broker for broker in self.brokers().values() if broker.name == name), None)
 
     def _leader_of(self, number: int) -> MemberRow | None:
-        """Return the member that serves a shard; None: none does."""
+        """Return the member that serves a shard; None: none does, or it is not known to be one over this very database."""
         view = self._view
         shard = None if view is None else view.shards[number]
         if view is None or shard is None or shard.leader is None or shard.restoring:
             return None
-        return next((each for each in view.members if each.incarnation == shard.leader), None)
+        return next((each for each in view.members if each.incarnation == shard.leader and each.beats_here), None)
 
     def _addresses(self) -> list[str]:
         view = self._view
-        return [] if view is None else [each.address for each in view.members if each.is_alive]
+        return [] if view is None else [each.address for each in view.members if each.is_alive and each.beats_here]
 
     def move_leader(self, shard: int, member: str | None) -> None:
         """Have a member lead a shard from now on, whenever it lives; it takes it over in a moment. Waits for the database.
@@ -368,9 +544,7 @@ class ClusterMember:
             ResourceError: No living member has that name, or the database does not answer.
         """
         if shard not in self._leaders:
-            raise DestinationError(
-                f"cluster {self._settings.name} has the shards 0 to {self._facts.shards - 1}, and no {shard}"
-            )
+            raise self._no_shard([shard])
         living = [each.name for each in self._database.view().members if each.is_alive and not each.is_leaving]
         if member is not None and member not in living:
             raise ResourceError(
@@ -378,6 +552,17 @@ class ClusterMember:
             )
         self._database.pin(shard, member)
         self._changed()
+
+    def reload_certificates(self, tls: LinkTls) -> None:
+        """Use the present content of these files for new links, in both directions; open ones stay. Raises `ListenerSettingsError`: then nothing changes."""
+        self._link_port.reload_certificates(tls)
+        self._settings = replace(self._settings, link=replace(self._settings.link, tls=tls))
+
+    def _no_shard(self, numbers: Collection[int]) -> DestinationError:
+        named = ", ".join(map(str, numbers)) or "none"
+        return DestinationError(
+            f"cluster {self._settings.name} has the shards 0 to {self._facts.shards - 1}, and no {named}"
+        )
 
     # Waits
 
@@ -437,9 +622,11 @@ class ClusterMember:
             self._lose("the other members took it for dead")
             return
         self._see(self._database.view())
-        if self._bury_dead():
+        if self._bury_dead() or self._raise_format():
             self._see(self._database.view())
         self._follow_rows()
+        self._note_broken_links()
+        self._note_consumers()
         self._move()
 
     def _note_trouble(self, error: ProviderError) -> None:
@@ -466,15 +653,22 @@ class ClusterMember:
         old, self._view, self._seen_ms = self._view, view, self._clock.monotonic_ms()
         if self._seen_ms - self._placed_ms >= _PLACEMENT_MS:
             self._placed_ms = self._seen_ms
-            self._place()
+            self._see_placed()
         if old is None or _facts_of(old) != _facts_of(view):
             self._guide_links()
             self._tell_waiting()
 
-    def _place(self) -> None:
-        moved = {(_KINDS[kind], name): shard for (kind, name), shard in self._database.placements().items()}
-        if moved != self._placement.moved:
-            self._placement = Placement(self._facts.shards, MappingProxyType(moved))
+    def _see_placed(self) -> None:
+        """Take over where queues are, and do this member's part for those that are being placed."""
+        if self._placings.read():
+            self._tell_waiting()
+        view = self._view
+        assert view is not None, "it was just read"
+        own = self._membership.need()
+        terms = {each.number: each.terms for each in view.shards if each.leader == own}
+        self._placings.obey(
+            {number: broker for number, broker in self.brokers().items() if number in terms}, terms, own
+        )
 
     def _guide_links(self) -> None:
         """Tell the links of new members, and of new leaders."""
@@ -498,6 +692,28 @@ class ClusterMember:
                 is_any = True
         return is_any
 
+    def _raise_format(self) -> bool:
+        """Have the cluster be of this member's format, once all members know that; return whether it became so."""
+        view, newest = self._view, self._database.formats.newest
+        if view is None or view.format >= newest:
+            return False
+        older = [f"{each.name} {each.version}" for each in view.members if each.format < newest]
+        if older:
+            if not self._waits_for_format:
+                self._waits_for_format = True
+                _log.info(
+                    "PYJMS-CLUSTER-8 member %s leads nothing until all members know format %d of cluster %s; those that do not: %s",
+                    self._settings.member,
+                    newest,
+                    self._settings.name,
+                    ", ".join(older),
+                )
+            return False
+        is_raised = self._database.raise_format()
+        if is_raised:
+            _log.info("PYJMS-CLUSTER-9 cluster %s has format %d from now on", self._settings.name, newest)
+        return is_raised
+
     def _follow_rows(self) -> None:
         """Confirm the shards that were opened, and release those that this member has stopped or lost."""
         own = self._membership.need()
@@ -513,21 +729,56 @@ class ClusterMember:
     def _shards(self) -> Collection[ShardRow]:
         return () if self._view is None else self._view.shards
 
+    def _note_consumers(self) -> None:
+        """Write whose clients alone have consumed from this member's shards for some time, so that their leaders follow them."""
+        follow_ms, now_ms = self._settings.follow_ms, self._clock.monotonic_ms()
+        if not follow_ms or now_ms < self._look_at_consumers_ms:
+            return
+        self._look_at_consumers_ms = now_ms + min(_CONSUMERS_MS, follow_ms)
+        own = self._membership.need()
+        brokers = self.brokers()
+        for row in self._shards():
+            if row.leader != own or row.number not in brokers:
+                self._consuming.pop(row.number, None)
+                continue
+            members = {each or self._settings.member for each in self._links.consuming(brokers[row.number])}
+            found = members.pop() if len(members) == 1 else None
+            known, since_ms = self._consuming.get(row.number, (None, now_ms))
+            if found != known:
+                since_ms = now_ms
+            self._consuming[row.number] = found, since_ms
+            # What is known stays until something else has lasted as long: a new leader's consumers come one after the other.
+            if found != row.consumers and now_ms - since_ms >= follow_ms:
+                self._database.note_consumers(row.number, own, found)
+
     def _move(self) -> None:
         """Take shards over, or hand one over."""
         view = self._view
         assert view is not None, "it was just read"
         own = self._membership.need()
         members = [
-            Candidate(incarnation=each.incarnation, name=each.name, is_leaving=each.is_leaving)
+            # Stores are of the cluster's format, and a newer member would write its own.
+            Candidate(
+                incarnation=each.incarnation,
+                name=each.name,
+                is_leaving=each.is_leaving or each.format > view.format,
+            )
             for each in view.members
             if each.is_alive
         ]
         leaders = {each.number: each.leader for each in view.shards}
-        pinned = {each.number: each.pinned for each in view.shards if each.pinned is not None}
+        pinned = with_following(
+            members,
+            leaders,
+            {each.number: each.pinned for each in view.shards if each.pinned is not None},
+            {each.number: each.consumers for each in view.shards if each.consumers is not None},
+        )
         wanted = [number for number in shards_to_take(own, members, leaders, pinned) if self._leaders[number].may_open]
         if wanted:
-            for number in self._database.claim(wanted, own):
+            claimed = self._database.claim(wanted, own)
+            if claimed:
+                self._placings.read()  # after the claim: what is placed later, this leader is asked about
+            for number in claimed:
                 self._leaders[number].open(self._shard_settings(number, own))
         moving = [
             each.number for each in view.shards if (each.leader is None or each.restoring) and each.age_ms < _MOVING_MS
@@ -542,19 +793,28 @@ class ClusterMember:
         memory = max(_MEMORY_LEAST, settings.store.memory_bytes // self._facts.shards)
         url = self._database.store_url(number, incarnation)
         # Members do not stand by for a store: the rows say who opens it.
-        store = replace(settings.store, url=url, memory_bytes=memory, stand_by=StandBy.REFUSE, wait_ms=0)
+        store = replace(
+            settings.store,
+            url=url,
+            memory_bytes=memory,
+            stand_by=StandBy.REFUSE,
+            wait_ms=0,
+            held_until_s=partial(self._membership.held_until_s, incarnation),
+        )
         story = settings.story
         if story is not None:
             directory = story.directory / f"shard-{number}"
             story = replace(story, directory=directory, total_bytes=story.total_bytes // self._facts.shards)
-        return replace(settings, store=store, story=story)
+        return replace(settings, store=store, policy=_of_parts(settings), story=story)
 
     def _settle(self) -> None:
         """Settle branches, until the member stops."""
         while not self._is_stopping:
             try:
                 self._decisions.flush()
-                self._resolver.settle(self.brokers())
+                own = self._membership.incarnation
+                if own is not None:
+                    self._resolver.settle(self.brokers(), own)
             except ProviderError as error:
                 _log.info("branches are settled later: %s", error.reason)
             except Exception:
@@ -575,11 +835,27 @@ class ClusterMember:
         if current_thread() is not self._thread:
             self._thread.join(_STOPPING_S)
 
+    def abandon(self) -> None:
+        """End as at the death of the process: hand nothing over, write nothing more, and leave the row to the others. May be repeated.
+
+        Cut the connections of its network first: clients of a process that dies hear nothing from it.
+        """
+        with self._lock:
+            self._is_abandoned = self._is_stopping = True
+        own = self._membership.incarnation
+        for leader in self._leaders.values():
+            leader.abandon(LostStoreError(f"member {self._settings.member} was abandoned"))
+        if own is not None:
+            with suppress(StoreError):  # the others find out that there is no heartbeat
+                self._database.end_sessions(own)
+        self.stop()
+
     def _leave(self) -> None:
         """The last work of the thread."""
         try:
             self._settling.join(_STOPPING_S)
-            self._hand_all_over()
+            if not self._is_abandoned:
+                self._hand_all_over()
         except ProviderError as error:
             _log.warning(
                 "PYJMS-CLUSTER-2 member %s leaves without its cluster: %s", self._settings.member, error.reason
@@ -612,7 +888,10 @@ class ClusterMember:
                 break
             self._clock.wait(self._wake, self._clock.monotonic_ms() + _POLL_MS)
         try:
-            self._membership.leave()
+            if self._is_abandoned:
+                self._membership.lose()
+            else:
+                self._membership.leave()
         except StoreError as error:
             _log.info(
                 "the row of member %s stays until another one deletes it: %s", self._settings.member, error.reason
@@ -631,7 +910,17 @@ def front_settings(settings: BrokerSettings) -> BrokerSettings:
     story = settings.story
     if story is not None:
         story = replace(story, directory=story.directory / "front")
-    return BrokerSettings(policy=settings.policy, story=story)
+    return BrokerSettings(policy=_of_parts(settings), story=story)
+
+
+def _of_parts(settings: BrokerSettings) -> HostPolicy:
+    """Return the policy of a broker that has parts of queues: where the parts are is no matter of its own."""
+    return replace(settings.policy, queues=settings.policy.queues.undivided())
+
+
+class _Unheard:
+    def on_exception(self, error: ProviderError) -> None:
+        """Ignore it: the call on the connection raises it."""
 
 
 def _facts_of(view: ClusterView) -> object:
@@ -651,4 +940,5 @@ def _member_status(row: MemberRow, shards: Collection[ShardRow], older_ms: int) 
         is_alive=row.is_alive,
         is_leaving=row.is_leaving,
         shards=tuple(each.number for each in shards if each.leader == row.incarnation),
+        format=row.format,
     )

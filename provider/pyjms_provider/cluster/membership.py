@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Callable
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.clock import Signal
+from pyjms.spi.clock import Signal, seconds_since_boot
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.words import installed_version
 from pyjms_provider.cluster.errors import ClusterError
@@ -17,8 +18,9 @@ from pyjms_provider.stores.errors import StoreError, TakenNameError, Unavailable
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
+    from pyjms_provider.cluster.contracts import ControlTables, HeldMembership
     from pyjms_provider.cluster.settings import ClusterSettings
-    from pyjms_provider.stores.sql.cluster import ClusterDatabase, ClusterFacts, MemberLock
+    from pyjms_provider.stores.sql.cluster import ClusterFacts
 
 _log = logging.getLogger(__name__)
 _LISTEN_S: Final = 1.0
@@ -26,14 +28,15 @@ _BEATS: Final = 5
 """How many heartbeats there are in one lease."""
 _CLOCK_ERROR_MS: Final = 1_000
 _NAME_TAKEN_MS: Final = 2_000
-"""How long a start waits for the sessions of an earlier process of the same name to end."""
+"""How long a start waits for the sessions of an earlier process of the same name to end, after the lease for which members are taken to be alive when the
+database was started again."""
 _RETRY_MS: Final = 100
 
 
 class Listener:
     """Waits for changes of the tables, on the connection that holds the lock of an incarnation, until that is lost."""
 
-    def __init__(self, lock: MemberLock, name: str, changed: Callable[[], None]) -> None:
+    def __init__(self, lock: HeldMembership, name: str, changed: Callable[[], None]) -> None:
         """`changed` is called on the listener's thread, and must not block."""
         self._member_lock = lock
         self._changed = changed
@@ -68,7 +71,7 @@ class Membership:
     """The incarnation of this process. One thread at a time, but any thread reads `incarnation`."""
 
     def __init__(
-        self, database: ClusterDatabase, settings: ClusterSettings, clock: Clock, changed: Callable[[], None]
+        self, database: ControlTables, settings: ClusterSettings, clock: Clock, changed: Callable[[], None]
     ) -> None:
         """Not joined yet. `changed` is called after each change of the tables, on any thread; it must not block."""
         self._database = database
@@ -81,6 +84,9 @@ class Membership:
         """The last incarnation, whose row may still be there."""
         self._beat_ms = 0.0
         """When the last heartbeat was sent that was written."""
+        self._now_s = seconds_since_boot(clock)
+        self._taken_over_s = 0.0
+        """When the other members take this one for dead at the earliest, unless it writes another heartbeat, by `_now_s`."""
 
     @property
     def incarnation(self) -> str | None:
@@ -124,7 +130,7 @@ class Membership:
 
     def join_first(self, address: str, run_id: str) -> None:
         """Join when the process starts: an earlier one of the same name may just be ending. Raises `ClusterError`, `StoreError`."""
-        until_ms = self._clock.monotonic_ms() + _NAME_TAKEN_MS
+        until_ms = self._clock.monotonic_ms() + self._settings.lease_ms + _NAME_TAKEN_MS
         while True:
             try:
                 self.join(address, run_id)
@@ -139,7 +145,7 @@ class Membership:
         """Join with a new incarnation. Raises `ClusterError`, `StoreError`."""
         self._check_clock()
         incarnation = secrets.token_hex(8)
-        begun_ms = self._clock.monotonic_ms()
+        begun_ms, begun_s = self._clock.monotonic_ms(), self._now_s()
         lock = self._database.hold(incarnation)
         assert lock is not None, "the incarnation is new"
         try:
@@ -156,7 +162,7 @@ class Membership:
             lock.release()
             raise
         self._listener = Listener(lock, self._settings.member, self._changed)
-        self._beat_ms = begun_ms
+        self._note_beat(begun_ms, begun_s)
         self._incarnation = self._last = incarnation
         _log.info("PYJMS-CLUSTER-1 %s has joined cluster %s", self._settings.member, self._settings.name)
 
@@ -181,12 +187,20 @@ class Membership:
             lock = self._database.hold(incarnation)
             if lock is not None:
                 self._listener = Listener(lock, self._settings.member, self._changed)
-        now_ms = self._clock.monotonic_ms()
+        now_ms, now_s = self._clock.monotonic_ms(), self._now_s()
         if is_new or now_ms >= self.next_ms:
             if not self._database.beat(incarnation):
                 return False
-            self._beat_ms = now_ms
+            self._note_beat(now_ms, now_s)
         return True
+
+    def _note_beat(self, begun_ms: float, begun_s: float) -> None:
+        self._beat_ms = begun_ms
+        self._taken_over_s = begun_s + self._settings.lease_ms / 1000
+
+    def held_until_s(self, incarnation: str) -> float:
+        """Return until when the stores that an incarnation has opened can be its own at most: others end its sessions then. Any thread."""
+        return self._taken_over_s if self._incarnation == incarnation else -math.inf
 
     def lose(self) -> None:
         """Give the incarnation up."""

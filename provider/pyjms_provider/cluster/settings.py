@@ -15,21 +15,23 @@ from pyjms_provider.settings import BrokerSettings
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """The form of the names of clusters and members: that of a cluster is also the name of a schema."""
 LEASE_MS: Final = 5_000
-LEADER_WAIT_MS: Final = 30_000
+LEADER_WAIT_MS: Final = 25_000
+"""Less than a client waits for an answer: else it would give up first, and be told that the outcome is unknown, where nothing was done."""
+FOLLOW_MS: Final = 30_000
 _SCHEME: Final = "postgresql+psycopg:"
 _LEASE_LEAST_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTls:
-    """How links are encrypted. All files are PEM."""
+    """How links are encrypted: both ends show a certificate. All files are PEM."""
 
     certificate: Path
-    """The certificate of this member's link port, for the host of its address."""
+    """The certificate of this member, for the host of its address."""
     key: Path | None = None
     """Its private key; None: it is in `certificate`."""
-    authorities: Path | None = None
-    """The authorities of the other members' certificates; None: the system's."""
+    authorities: Path
+    """The authorities of the members' certificates. Never the system's, as everybody can get a certificate from one of those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class ClusterSettings:
     """The number of shards; None: as many as the cluster has, or 8 if this member makes it."""
     lease_ms: int = LEASE_MS
     """A member without a heartbeat for that long is taken for stopped, or cut off."""
+    follow_ms: int = FOLLOW_MS
+    """After so long a shard that only clients of one other member consume from is led by that one; 0: never."""
     leader_wait_ms: int = LEADER_WAIT_MS
     """How long a client waits for a shard that has no leader."""
     link: LinkSettings = field(default_factory=LinkSettings)

@@ -26,6 +26,8 @@ class MemberStatus:
     """Whether it hands its shards over, as it stops."""
     shards: tuple[int, ...]
     """The shards that it leads."""
+    format: int = 1
+    """The newest format of clusters that it knows. While that is newer than the cluster's, it leads nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,17 @@ class ShardStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedStatus:
+    """A destination that an operator has placed."""
+
+    kind: str
+    """``queue`` or ``topic``."""
+    name: str
+    shards: tuple[int, ...]
+    """The shards that have it; several: it has a partition in each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """A cluster."""
 
@@ -55,3 +68,11 @@ class ClusterStatus:
     shards: Sequence[ShardStatus]
     undecided: int
     """Transactions over several shards whose decision not all shards have applied."""
+    format: int = 1
+    """The format of what members share. It is raised when all members know a newer one."""
+    placed: Sequence[PlacedStatus] = ()
+    """The destinations that are not where a hash of their name says."""
+    trouble: str | None = None
+    """Why the member that tells this serves nothing; then it takes no member for alive, and knows of no leader. None: it serves."""
+    failed_connections: int = 0
+    """Connections to shards that this member could not make in time, as their leader could not be reached, or there was none."""

@@ -24,7 +24,7 @@ from pyjms.spi.interrupts import ENDING, signals_as_bytes
 from pyjms.spi.terminal import note, printable
 from pyjms_provider.commands import users as user_commands
 from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
-from pyjms_provider.commands.cluster import show_cluster
+from pyjms_provider.commands.cluster import adopt, show_cluster
 from pyjms_provider.commands.declared_tree import show_tree
 from pyjms_provider.commands.initial import init, read_listen_url
 from pyjms_provider.commands.salvage import salvage
@@ -214,6 +214,7 @@ def commands() -> typer.Typer:
     app.add_typer(user_commands.commands(), name="user")
     app.command("tree")(show_tree)
     app.command("cluster")(show_cluster)
+    app.command()(adopt)
     app.command()(salvage)
     return app
 

@@ -55,6 +55,7 @@ MAXIMUM_DELIVERIES = 10
 
 _LONG_MAX = 2**63 - 1
 _PRIORITIES = 10
+_PARTITIONS = 256  # as many as a cluster may have shards
 _TOPIC = "topic://"
 
 
@@ -91,6 +92,9 @@ class QueuePolicy:
     """Levels of a `priority` queue, 1 to 10."""
     key: str | None = None
     """The property that distinguishes messages of a `last_value` or `sorted` queue, or of a package's type; None for other types."""
+
+    partitions: int = 1
+    """Into how many parts a cluster divides the queue, each with a leader of its own, 1 to 256; each part itself has 1, as has a queue of one broker."""
 
     max_messages: int = 0
     max_bytes: int = 0
@@ -165,6 +169,14 @@ class QueuePolicy:
                 "name another queue, or leave it out to have them dropped"
             )
 
+    def check_undivided(self) -> None:
+        """Raise `PolicyError` if one broker cannot have a queue with this policy, but only a cluster."""
+        if self.partitions > 1:
+            raise PolicyError(
+                f"partitions is {self.partitions}, and only a cluster divides queues, when they are created or first used below its virtual host, "
+                "or by partition_queue; leave it out"
+            )
+
     def altered(self, **changes: Any) -> QueuePolicy:
         """Return a policy with other values for some fields; enumerations may be given by their text, and bytes with a unit.
 
@@ -236,6 +248,7 @@ _BOOLEANS = ("exclusive", "groups", "non_destructive", "paused", "non_blocking_r
 _TEXTS = ("key", "dead_letter", "expiry_queue")
 _RANGES: Mapping[str, tuple[float, float]] = {
     "priorities": (1, _PRIORITIES),
+    "partitions": (1, _PARTITIONS),
     "max_messages": (0, _LONG_MAX),
     "max_bytes": (0, _LONG_MAX),
     "block_timeout_ms": (0, _LONG_MAX),
@@ -307,6 +320,16 @@ def _contradictions(policy: QueuePolicy) -> list[str]:
             policy.block_timeout_ms > 0 and policy.overflow is not Overflow.BLOCK,
             "block_timeout_ms is for overflow=block",
             "leave one of them out",
+        ),
+        (
+            policy.partitions > 1 and policy.exclusive,
+            "partitions of an exclusive queue would each choose a consumer of their own",
+            "leave one of them out",
+        ),
+        (
+            policy.partitions > 1 and kind not in {QueueType.STANDARD, QueueType.PRIORITY},
+            f"type={kind.value} needs all messages in one place, which partitions do not have",
+            "leave partitions out, or make it standard or priority",
         ),
         (policy.exclusive and policy.groups, "exclusive leaves nothing for groups to do", "leave one of them out"),
         (
@@ -384,6 +407,8 @@ class QueuePolicies:
                     f"{name}: overflow={policy.overflow.value} would let one slow subscriber stop all publishers; "
                     f"give ring or flow_to_disk"
                 )
+            if policy.partitions > 1:
+                raise PolicyError(f"{name}: partitions is for queues, and subscriptions have none; leave it out")
         # A pattern without wildcards is the name of one queue.
         for pattern, policy in self.patterns:
             policy.check_for(pattern)
@@ -391,6 +416,14 @@ class QueuePolicies:
     def every(self) -> Sequence[QueuePolicy]:
         """Return all of them, in no order that matters."""
         return (self.default, self.subscriptions, *(policy for _, policy in self.patterns))
+
+    def undivided(self) -> QueuePolicies:
+        """Return them for one part of each queue, as a leader in a cluster has it."""
+        return replace(
+            self,
+            default=replace(self.default, partitions=1),
+            patterns=tuple((pattern, replace(policy, partitions=1)) for pattern, policy in self.patterns),
+        )
 
     def for_queue(self, name: str) -> QueuePolicy:
         """Return the policy of the queue `name`: the expiry queue of all queues drops the messages that expire in itself."""

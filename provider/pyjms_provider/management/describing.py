@@ -218,12 +218,23 @@ def list_objects(category: str, found: Sequence[Siblings], request: ListRequest)
     if selector is not None:
         rows = _chosen(rows, needed, selector)
     items: list[Mapping[str, Any]] = []
-    for group, name, *_ in _page(rows, needed, request):
-        each = group.find(name)
+    page = [(group, name) for group, name, *_ in _page(rows, needed, request)]
+    for each in _found(page, request):
         with suppress(UnknownObjectError):  # it no longer exists
             if each is not None:
                 items.append(describe(each, request.fields, actual=request.actual))
     return ListedPage(items=items, total=len(rows), offset=request.offset)
+
+
+def _found(page: Sequence[tuple[Siblings, str]], request: ListRequest) -> Iterator[ManagedObject | None]:
+    """Yield the objects of a page, in their order: those of one parent are looked up together."""
+    names: dict[int, list[str]] = {}
+    for group, name in page:
+        names.setdefault(id(group), []).append(name)
+    groups = {id(group): group for group, _ in page}
+    found = {key: groups[key].find_all(each, request.fields, actual=request.actual) for key, each in names.items()}
+    for group, name in page:
+        yield found[id(group)].get(name)
 
 
 def page_of_source(category: str, source: ChildSource, request: ListRequest) -> ListedPage | None:

@@ -7,38 +7,56 @@ configuration thread of the node, as any object below it is; they run the broker
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
 from uuid import uuid5
 
 from pydantic import BaseModel, Field
 
-from pyjms.spi.clock import Signal
-from pyjms.spi.envelope import AddressKind
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import selector_or_none
+from pyjms_provider.broker import serve_in_process
+from pyjms_provider.clients.cluster.connection import ClusterConnection
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.cluster.known import KnownDestinations
-from pyjms_provider.cluster.placement import SHARDS_MAX
-from pyjms_provider.cluster.settings import LEASE_MS, NAME, ClusterSettings, LinkSettings, LinkTls
-from pyjms_provider.cluster.status import MemberStatus, ShardStatus
+from pyjms_provider.cluster.placement import SHARDS_MAX, ShardPlace
+from pyjms_provider.cluster.placing import shards_for
+from pyjms_provider.cluster.settings import FOLLOW_MS, LEASE_MS, NAME, ClusterSettings, LinkSettings, LinkTls
+from pyjms_provider.cluster.status import MemberStatus, PlacedStatus, ShardStatus
+from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.model.attributes import Attributes, attribute
-from pyjms_provider.model.errors import NotChangeableError, Problem, WrongStateError
+from pyjms_provider.model.configured import Stoppable
+from pyjms_provider.model.errors import NotChangeableError, Problem, UnknownObjectError, WrongStateError
 from pyjms_provider.model.lookup import find_referred
 from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject
+from pyjms_provider.model.member_requests import LINK
 from pyjms_provider.model.operations import StatisticKind, operation, statistic
 from pyjms_provider.model.security import KeyStoreAttributes, TrustStoreAttributes
+from pyjms_provider.model.whole import Whole
+from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
+from pyjms_provider.transport.settings import ListenerSettingsError
 
 if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.errors import ProviderError
+    from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderSession
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.cluster.contracts import Cluster
+    from pyjms_provider.cluster.contracts import Cluster, PromotionLog
     from pyjms_provider.cluster.known import JoinedCluster
+    from pyjms_provider.cluster.placement import Place, Placement
     from pyjms_provider.cluster.status import ClusterStatus
     from pyjms_provider.model.configured import ConfiguredObject
+    from pyjms_provider.model.contracts import ManagedHost
     from pyjms_provider.settings import BrokerSettings
 
 _SCHEME: Final = "postgresql+psycopg"
@@ -46,6 +64,8 @@ _PLACE: Final = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 _LOOK_MS: Final = 250
 """How often it is seen which shards the member leads."""
+_MOVED_AT_ONCE: Final = 100
+"""Messages of one transaction of two shards."""
 _ONLY_WITH: Final = (
     "cluster_member",
     "cluster_shards",
@@ -80,6 +100,13 @@ class ClusterAttributes(Attributes):
         ge=1_000,
         le=600_000,
     )
+    cluster_follow_ms: int = attribute(
+        "After so long a shard that only clients of one other member consume from gets that one as its leader; 0: never.",
+        default=FOLLOW_MS,
+        unit="ms",
+        ge=0,
+        le=86_400_000,
+    )
     cluster_link: str = attribute(
         "Where connections of other members are accepted, as HOST:PORT; port 0: any that is free.",
         default="127.0.0.1:0",
@@ -91,7 +118,7 @@ class ClusterAttributes(Attributes):
         "Who this member is, for TLS between members; none: they use no TLS.", default=None, refers_to="key_store"
     )
     cluster_trust_store: str | None = attribute(
-        "Whose certificates other members show, for TLS between members; none: those that the system trusts.",
+        "The authorities of the members' certificates, for TLS between members; needed with cluster_key_store.",
         default=None,
         refers_to="trust_store",
     )
@@ -117,6 +144,9 @@ def cluster_problems(chosen: ClusterAttributes, store_url: str | None) -> Iterat
             yield Problem(name=name, text="is an address and a port, as 10.0.0.7:7800 or [::1]:7800")
     if chosen.cluster_trust_store is not None and chosen.cluster_key_store is None:
         yield Problem(name="cluster_key_store", text="is needed, too: each member shows a certificate to the others")
+    if chosen.cluster_key_store is not None and chosen.cluster_trust_store is None:
+        text = "is needed, too: it names the authorities of the members' certificates, and each member checks those of the others"
+        yield Problem(name="cluster_trust_store", text=text)
 
 
 def _is_place(text: str) -> bool:
@@ -142,6 +172,7 @@ def cluster_settings(host: ManagedObject, chosen: ClusterAttributes, broker: Bro
         broker=broker,
         shards=chosen.cluster_shards,
         lease_ms=chosen.cluster_lease_ms,
+        follow_ms=chosen.cluster_follow_ms,
         link=LinkSettings(
             host=listening,
             port=port,
@@ -160,7 +191,7 @@ def _broker_name(host: ManagedObject) -> str:
 
 
 def _link_tls(host: ManagedObject, chosen: ClusterAttributes) -> LinkTls | None:
-    if chosen.cluster_key_store is None:
+    if chosen.cluster_key_store is None or chosen.cluster_trust_store is None:
         return None
     found = find_referred(host, "key_store", chosen.cluster_key_store)
     own = None if found is None else found.attributes
@@ -169,16 +200,13 @@ def _link_tls(host: ManagedObject, chosen: ClusterAttributes) -> LinkTls | None:
         raise WrongStateError(
             f"the key of {chosen.cluster_key_store!r} is encrypted, and links between members cannot use such a key"
         )
-    trusted = (
-        None if chosen.cluster_trust_store is None else find_referred(host, "trust_store", chosen.cluster_trust_store)
-    )
-    authorities = None
-    if trusted is not None and isinstance(trusted.attributes, TrustStoreAttributes):
-        authorities = Path(trusted.attributes.certificate_file)
+    trusted = find_referred(host, "trust_store", chosen.cluster_trust_store)
+    others = None if trusted is None else trusted.attributes
+    assert isinstance(others, TrustStoreAttributes), "references are checked before"
     return LinkTls(
         certificate=Path(own.certificate_file),
         key=None if own.key_file is None else Path(own.key_file),
-        authorities=authorities,
+        authorities=Path(others.certificate_file),
     )
 
 
@@ -196,14 +224,135 @@ class Shard:
         """The virtual host whose destinations it has."""
         return self.membership.host
 
+    def has_queue(self, name: str) -> bool:
+        """Return whether a queue is here, all of it or a part; no queue that is to be divided at its first use is."""
+        member = self.membership.member
+        is_settled = member.is_settled(Address(AddressKind.QUEUE, name))
+        return is_settled and self.number in self.membership.shards_of_queue(name)
+
     def check_child(self, path: str, category: str, name: str) -> None:
         """Refuse an object that does not belong below this shard. Raises `NotChangeableError`."""
         if category != "queue":
             raise NotChangeableError(
                 f"{path} is a shard, which is here while this member leads it; create the {category} below {self.host.path}"
             )
-        if self.membership.shard_of_queue(name) != self.number:
+        if self.number not in self.membership.shards_of_queue(name):
             self.membership.refuse_queue(name)
+
+
+class ShardCrossing:
+    """Moves messages from a queue of a shard that this member leads to a queue of another shard. Implements `contracts.Crossing`."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._host = shard.membership.host
+
+    @contextmanager
+    def _session(self, source: Address, *, transacted: bool) -> Iterator[tuple[ProviderConnection, ProviderSession]]:
+        cluster = ClusterAtLeader(self._shard.membership.member, source)
+        connection = ClusterConnection(cluster, _Unheard(), self._host.clock)
+        cluster.front.describe(connection.connection_id, user="", address="", protocol=LINK)
+        try:
+            yield connection, connection.open_session(transacted=transacted)
+        finally:
+            connection.close()
+
+    def move(self, name: str, target: str, selector: str | None, most: int | None, go_on: Callable[[int], bool]) -> int:
+        """Move messages that no consumer holds, at most `most`, each once; return their number.
+
+        Raises:
+            WrongStateError: The queue is paused: its messages leave it for another shard only as those of its consumers do.
+            ProviderError: Those of the last transaction have not moved.
+        """
+        queue = self._shard.broker.virtual_host.find_queue(name)
+        if queue is None:
+            raise UnknownObjectError(f"there is no queue {name!r}")
+        if queue.policy.paused:
+            raise WrongStateError(
+                f"queue {name!r} is paused, and {target!r} is in another shard of the cluster: resume it, and move its messages then"
+            )
+        # So many, as others may arrive meanwhile for ever.
+        there_are = queue.count(MessageState.NEW)
+        left = there_are if most is None else min(most, there_are)
+        source = Address(AddressKind.QUEUE, name)
+        wanted = SubscribeRequest(
+            address=source, selector=selector_or_none(selector), no_local=False, durable_name=None
+        )
+        moved = 0
+        with self._session(source, transacted=True) as (connection, session):
+            consumer = session.subscribe(wanted, lambda: None)
+            connection.start()
+            while moved < left and go_on(moved):
+                unit: list[Delivery] = []
+                while len(unit) < min(_MOVED_AT_ONCE, left - moved) and (found := consumer.poll()) is not None:
+                    unit.append(found)
+                    session.send(replace(found.envelope, destination=Address(AddressKind.QUEUE, target)))
+                if not unit:
+                    break
+                session.acknowledge(unit)
+                session.commit()
+                moved += len(unit)
+        return moved
+
+    def copy(self, name: str, target: str, selector: str | None, most: int | None, go_on: Callable[[int], bool]) -> int:
+        """Copy messages that no consumer holds, at most `most`; return their number."""
+        copied = 0
+        with self._session(Address(AddressKind.QUEUE, name), transacted=False) as (_, session):
+            for envelope in QueueManager(self._shard.broker.virtual_host).browse(name, selector):
+                if copied == most or not go_on(copied):
+                    break
+                session.send(replace(envelope, destination=Address(AddressKind.QUEUE, target)))
+                copied += 1
+        return copied
+
+
+class _Unheard:
+    def on_exception(self, error: ProviderError) -> None:
+        """Ignore it: the next call on the connection raises it."""
+
+
+class ClusterAtLeader:
+    """The cluster for what runs once, at the leader of a shard: it has no connection to that shard where another member leads it.
+
+    So the lease of the shard decides where it runs, also while members do not agree yet. Implements `cluster.contracts.Cluster`.
+    """
+
+    def __init__(self, member: JoinedCluster, address: Address) -> None:
+        """`address`: a destination of the shard."""
+        self._member = member
+        self._place = member.placement.place_of(address)
+        self.name = member.name
+        self.front = member.front
+        self.decisions = member.decisions
+        self.subscriptions = member.subscriptions
+
+    @property
+    def placement(self) -> Placement:
+        """The present placement."""
+        return self._member.placement
+
+    @property
+    def promotions(self) -> PromotionLog:
+        """The promotions of staged units under way."""
+        return self._member.promotions
+
+    def is_settled(self, address: Address) -> bool:
+        """Return whether it is known where a destination is."""
+        return self._member.is_settled(address)
+
+    def await_placed(self, queue: str) -> None:
+        """Wait while a queue is being placed. Raises `ResourceError`: it takes too long."""
+        self._member.await_placed(queue)
+
+    def connect(self, place: Place, events: ConnectionEvents) -> ProviderConnection:
+        """Open a connection to a place. Raises `ResourceError` for the shard if this member does not lead it."""
+        if place != self._place:
+            return self._member.connect(place, events)
+        broker = self._member.brokers().get(place.number) if isinstance(place, ShardPlace) else None
+        if broker is None:
+            raise ResourceError(f"another member of cluster {self.name} leads the shard")
+        # Not by the member, which would find the next leader if this one ended just now.
+        return VmConnection(broker, events)
 
 
 MakeShardHost = Callable[[ObjectRecord, Shard], "ConfiguredObject"]
@@ -221,30 +370,50 @@ class Membership(ConfigurationChangeListener):
         self.known = KnownDestinations(member, host.clock)
         """The destinations of all shards."""
         self.host = host
+        self.whole = Whole(cast("ManagedHost", host), member, self._shown_shard)
+        """The objects of all members."""
         self._make = make
         self._shown: dict[int, tuple[EmbeddedBroker, ConfiguredObject]] = {}
-        """By number; only the node's configuration thread uses it."""
+        """By number; only the node's configuration thread changes it."""
         self._wake = Signal()
         self._has_ended = False
+        self._end_in_process: Callable[[], None] = lambda: None
         self._watch = Thread(target=self._look_on, name=f"pyjms shards of {host.name}", daemon=True)
 
     def begin(self) -> None:
         """Show the shards that the member leads from now on."""
         self.host.add_listener(self)
+        self._end_in_process = serve_in_process(self.host.name, self._connect_here)
         self._watch.start()
 
     def end(self) -> None:
         """Hand the shards over, and leave the cluster. May wait."""
         self._has_ended = True
         self._wake.set()
+        # First: what is connected from here on gets a host that does not end.
+        self._end_in_process()
         self.host.remove_listener(self)
         with ExitStack() as ends:
             ends.callback(self._remove_all)
+            ends.callback(self.whole.close)
             ends.callback(self.known.close)
             ends.callback(self.member.stop)
             # A look that goes on just now finds that this has ended.
             if self._watch.is_alive():
                 ends.callback(self._watch.join)
+
+    def _connect_here(self, request: ConnectRequest, events: ConnectionEvents) -> ClusterConnection:
+        """Open a connection of this process, as to any ``vm://`` host. Raises `ResourceError`, also if the member has just stopped."""
+        own = self.host.clock
+        # With two clocks a message could expire before it was sent.
+        if request.clock is not own and not isinstance(request.clock, SystemClock):
+            raise ResourceError(
+                f"the virtual host {self.host.name} of a cluster runs by another clock; connect without a clock"
+            )
+        try:
+            return ClusterConnection(self.member, events, request.clock, request.on_expired)
+        except ClosedError as error:
+            raise ResourceError(error.reason) from error
 
     def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """Have the virtual hosts of the shards follow the clustered one, as for the limits of alerts."""
@@ -252,13 +421,25 @@ class Membership(ConfigurationChangeListener):
             with suppress(ClosedError):
                 self._node.configuration_thread.submit(self._follow)
 
-    def shard_of_queue(self, name: str) -> int:
-        """Return the number of a queue's shard."""
-        return self.member.placement.shard_of(AddressKind.QUEUE, name)
+    def shards_of_queue(self, name: str) -> Sequence[int]:
+        """Return the numbers of a queue's shards: several if it is partitioned."""
+        return self.member.placement.shards_of(AddressKind.QUEUE, name)
+
+    def tells_of(self, managed: ManagedObject) -> bool:
+        """Return whether this member counts an object below the host that all members see alike, as a database: one of them does."""
+        address = Address(AddressKind.QUEUE, f"{managed.category} {managed.name}")
+        return self.broker_with(address) is not None
+
+    def broker_with(self, address: Address) -> EmbeddedBroker | None:
+        """Return the broker of a destination if this member has it; of a partitioned queue that of the first partition."""
+        place = self.member.placement.place_of(address)
+        if isinstance(place, ShardPlace):
+            return self.member.brokers().get(place.number)
+        return self.member.front if place.run_id == self.member.front.run_id else None
 
     def refuse_queue(self, name: str) -> NoReturn:
         """Say where a queue is to be created. Raises `NotChangeableError`."""
-        number = self.shard_of_queue(name)
+        number = self.shards_of_queue(name)[0]
         leader = next((each.leader for each in self.member.status().shards if each.number == number), None)
         where = "which no member leads just now" if leader is None else f"at the member {leader!r}, which leads it"
         raise NotChangeableError(
@@ -266,19 +447,29 @@ class Membership(ConfigurationChangeListener):
             f"{'/'.join(self.host.names)}.{number}, {where}; or let a client create it by its first use"
         )
 
+    def _shown_shard(self, number: int) -> ManagedHost | None:
+        """Return the virtual host of a shard, if it shows the broker by which this member leads it."""
+        shown = self._shown.get(number)
+        if shown is None or self.member.brokers().get(number) is not shown[0]:
+            return None
+        host = cast("ManagedHost", shown[1])
+        # One that is just being opened would say that it has nothing.
+        return host if host.is_running else None
+
     @property
     def _node(self) -> ConfiguredObject:
         return self.host._above  # noqa: SLF001 - as the objects of the tree among themselves
 
     def _look_on(self) -> None:
         clock = self.host.clock
-        seen: Mapping[int, EmbeddedBroker] = {}
+        seen: tuple[Mapping[int, EmbeddedBroker], Placement | None] = {}, None
         while not self._has_ended:
-            led = dict(self.member.brokers())
-            if led != seen:
-                seen = led
+            now = dict(self.member.brokers()), self.member.placement
+            if now != seen:
+                seen = now
                 with suppress(ClosedError):  # the broker ends, and its tree with it
                     self._node.configuration_thread.submit(self._show)
+                    self.host.configuration_thread.submit(self._have_followed)
             clock.wait(self._wake, clock.monotonic_ms() + _LOOK_MS)
 
     # On the node's configuration thread
@@ -294,6 +485,12 @@ class Membership(ConfigurationChangeListener):
                 shown = self._make(self._record(number), Shard(number=number, broker=broker, membership=self))
                 self._shown[number] = broker, shown
                 shown.appear()
+
+    def _have_followed(self) -> None:
+        """Have what is configured below the host run at the leaders of its destinations; on the host's own configuration thread."""
+        for each in list(self.host.children()):
+            if isinstance(each, Stoppable):
+                each.follow_leaders()
 
     def _record(self, number: int) -> ObjectRecord:
         return ObjectRecord(
@@ -323,6 +520,30 @@ class Membership(ConfigurationChangeListener):
             self._node.configuration_thread.call(self._show, however_long=True)
 
 
+class MemberTotals(BaseModel):
+    """What one member has."""
+
+    member: str | None
+    """None: all together."""
+    connections: int
+    queues: int
+    consumers: int
+    waiting: int
+    held: int
+    arrived: int
+    departed: int
+
+
+_TOTALS: Final = ("consumers", "waiting", "held", "arrived", "departed")
+
+
+class ClusterTotals(BaseModel):
+    """What the members of a cluster have, and all together."""
+
+    total: MemberTotals
+    members: list[MemberTotals]
+
+
 class ClusterView(BaseModel):
     """The state of a cluster, as a member last saw it."""
 
@@ -332,6 +553,17 @@ class ClusterView(BaseModel):
     shards: list[ShardStatus]
     undecided: int
     """Transactions over several shards whose decision not all shards have applied."""
+    format: int
+    """The format of what its members share."""
+    placed: list[PlacedStatus]
+    """The queues that an operator has placed, and partitioned ones."""
+    trouble: str | None
+    """Why the member that tells this serves nothing; none: it serves."""
+
+
+def _totals(member: str | None, counted: Mapping[str, int]) -> MemberTotals:
+    fields = ("connections", "queues", *_TOTALS)
+    return MemberTotals(member=member, **{field: counted.get(field, 0) for field in fields})
 
 
 class Clustered:
@@ -374,7 +606,35 @@ class Clustered:
             members=list(found.members),
             shards=list(found.shards),
             undecided=found.undecided,
+            format=found.format,
+            placed=list(found.placed),
+            trouble=found.trouble,
         )
+
+    @operation(
+        "Tell how many connections, queues, consumers and messages each member of its cluster has, and all together.",
+        needs=Operation.OBSERVE,
+        changes=False,
+    )
+    def cluster_totals(self) -> ClusterTotals:
+        """Return the numbers. Raises `WrongStateError` if it is in no cluster, or does not run; `LeaderMissingError`."""
+        membership = self._membership
+        if membership is None:
+            raise WrongStateError(f"{self.path} is served by no cluster, or does not run")
+        status, fronts = membership.member.status(), membership.member.fronts()
+        leaders: dict[Place, str | None] = {ShardPlace(each.number): each.leader for each in status.shards}
+        names: dict[Place, str | None] = dict(leaders)
+        names.update((front, name) for name, front in fronts.items())
+        counted: dict[str, Counter[str]] = {name: Counter() for name in fronts}
+        for place, columns in membership.whole.columns_by_place("queue", _TOTALS).items():
+            found = counted.setdefault(names.get(place) or "", Counter())
+            found["queues"] += len(columns["waiting"])
+            for field in _TOTALS:
+                found[field] += sum(columns[field].values())
+        for place, there in membership.whole.names_by_place("connection").items():
+            counted.setdefault(names.get(place) or "", Counter())["connections"] += len(there)
+        members = [_totals(name, found) for name, found in sorted(counted.items()) if name or found]
+        return ClusterTotals(total=_totals(None, sum(counted.values(), Counter())), members=members)
 
     @operation("Have a member of its cluster lead a shard from now on, whenever it lives; without a member: any.")
     def move_leader(
@@ -385,10 +645,64 @@ class Clustered:
         ] = None,
     ) -> None:
         """Pin a shard to a member. Raises `WrongStateError` if the host is in no cluster, `ProviderError`."""
+        self._joined_member().move_leader(shard, member)
+
+    def _joined_member(self) -> JoinedCluster:
         membership = self._membership
         if membership is None:
             raise WrongStateError(f"{self.path} is served by no cluster, or does not run")
-        membership.member.move_leader(shard, member)
+        return membership.member
+
+    @operation(
+        "Use the present certificates of its key store and its trust store for new links between this member and others. Open links stay; "
+        "unusable certificates are refused, and nothing changes."
+    )
+    def reload_link_certificates(self) -> None:
+        """Use renewed certificates. Raises `WrongStateError` if the host is in no cluster, its links have no TLS, or the files cannot be used."""
+        member, membership = self._joined_member(), self._membership
+        chosen = None if membership is None else membership.host.attributes
+        assert membership is not None, "it has just been there"
+        assert isinstance(chosen, ClusterAttributes), "it is clustered"
+        tls = _link_tls(membership.host, chosen)
+        if tls is None:
+            raise WrongStateError(
+                f"{self.path} has no TLS for its links: give it cluster_key_store and cluster_trust_store"
+            )
+        try:
+            member.reload_certificates(tls)
+        except ListenerSettingsError as error:
+            raise WrongStateError(f"{self.path} goes on with its present certificates: {error.reason}") from error
+
+    @operation(
+        "Place a queue in another shard than a hash of its name gives, while it is empty and nobody uses it; without a shard: back there."
+    )
+    def place_queue(
+        self,
+        name: Annotated[str, Field(min_length=1, description="The name of the queue; it need not exist.")],
+        shard: Annotated[
+            int | None, Field(ge=0, description="The number of the shard; none: as its name says.")
+        ] = None,
+    ) -> None:
+        """Place a queue. Raises `WrongStateError` if the host is in no cluster, `ProviderError`."""
+        member = self._joined_member()
+        member.place_queue(name, [member.placement.hashed(AddressKind.QUEUE, name) if shard is None else shard])
+
+    @operation(
+        "Divide a queue into partitions with leaders of their own, while it is empty and nobody uses it; one partition: an ordinary queue again."
+    )
+    def partition_queue(
+        self,
+        name: Annotated[str, Field(min_length=1, description="The name of the queue; it need not exist.")],
+        partitions: Annotated[int, Field(ge=1, description="How many partitions it has then.")],
+    ) -> None:
+        """Partition a queue. Raises `WrongStateError` if the host is in no cluster, or has fewer shards, `ProviderError`."""
+        member = self._joined_member()
+        status, placement = member.status(), member.placement
+        if partitions > placement.shards:
+            raise WrongStateError(
+                f"{self.path} has {placement.shards} shards, and each has one partition of a queue at most"
+            )
+        member.place_queue(name, shards_for(name, partitions, placement, status))
 
     @statistic("How many members of its cluster are alive; 0: it is in none.", unit="members")
     def cluster_members_alive(self) -> int:
@@ -414,6 +728,16 @@ class Clustered:
     def cluster_undecided(self) -> int:
         found = self._status()
         return 0 if found is None else found.undecided
+
+    @statistic(
+        "Connections of clients to shards of its cluster that its member could not make in time, as the leader could not be reached or there was none; "
+        "and links to living leaders that stayed broken, once for each lease.",
+        unit="connections",
+        kind=StatisticKind.COUNTER,
+    )
+    def cluster_failed_connections(self) -> int:
+        found = self._status()
+        return 0 if found is None else found.failed_connections
 
     @statistic("Why its member of the cluster serves nothing now; none: it serves, or is in no cluster.")
     def cluster_trouble(self) -> str | None:

@@ -478,6 +478,39 @@ class ConfiguredObject(ManagedObject):
         if self.state is State.CLOSED:
             raise ClosedError(f"{self.path} is closed: the broker has ended")
 
+    # For those that can be started, and stopped
+
+    def _start(self, by: str) -> None:
+        self._check_there()
+        if self.state is State.ACTIVE:
+            return
+        try:
+            for phase in RECOVERY:
+                self._run_phase(phase)
+        except (ProviderError, OSError) as error:
+            self._fail(error)
+            raise FailedOpeningError(f"{self.path} cannot be started: {self.snapshot.error}") from error
+        try:
+            # After the opening: an object that cannot be opened stays stopped at the next start, too.
+            self._set_stopped(stopped=False, by=by)
+        except Exception:
+            self._in_thread(self._on_stop)
+            raise
+        self._step(Event.START)
+        self._open_pending()
+
+    def _set_stopped(self, *, stopped: bool, by: str) -> None:
+        before = self.snapshot.record
+        if before.is_stopped is stopped:
+            return
+        self._publish(record=replace(before, is_stopped=stopped, updated_by=by, updated_ms=self.clock.time_ms()))
+        try:
+            self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
+        except Exception:
+            # Published again, as the next change would otherwise store the refused value.
+            self._publish(record=before)
+            raise
+
     # Publication and listeners
 
     def _publish(self, **changes: Any) -> None:
@@ -564,40 +597,14 @@ class Startable(ConfiguredObject):
         """Open it. May be repeated. Raises `FailedOpeningError`: it is ERRORED then."""
         self.configuration_thread.call(lambda: self._start(by))
 
-    def _start(self, by: str) -> None:
-        self._check_there()
-        if self.state is State.ACTIVE:
-            return
-        try:
-            for phase in RECOVERY:
-                self._run_phase(phase)
-        except (ProviderError, OSError) as error:
-            self._fail(error)
-            raise FailedOpeningError(f"{self.path} cannot be started: {self.snapshot.error}") from error
-        try:
-            # After the opening: an object that cannot be opened stays stopped at the next start, too.
-            self._set_stopped(stopped=False, by=by)
-        except Exception:
-            self._in_thread(self._on_stop)
-            raise
-        self._step(Event.START)
-        self._open_pending()
 
-    def _set_stopped(self, *, stopped: bool, by: str) -> None:
-        before = self.snapshot.record
-        if before.is_stopped is stopped:
-            return
-        self._publish(record=replace(before, is_stopped=stopped, updated_by=by, updated_ms=self.clock.time_ms()))
-        try:
-            self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
-        except Exception:
-            # Published again, as the next change would otherwise store the refused value.
-            self._publish(record=before)
-            raise
+class Stoppable(ConfiguredObject):
+    """A startable object that an operator can stop, too."""
 
-
-class Stoppable(Startable):
-    """An object that an operator can stop."""
+    @operation("Open it: after the cause of an error was removed, or after it was stopped.")
+    def start(self, *, by: str = "") -> None:
+        """Open it. May be repeated. Raises `FailedOpeningError`: it is ERRORED then."""
+        self.configuration_thread.call(lambda: self._start(by))
 
     @operation("Stop it; it stays stopped, also when the broker starts again, until it is started.")
     def stop(self, *, by: str = "") -> None:
@@ -614,6 +621,9 @@ class Stoppable(Startable):
                 self._put_children_away()
             finally:
                 self._end(Event.STOP)
+
+    def follow_leaders(self) -> None:
+        """Run where the cluster of its virtual host wants it; on its configuration thread. Called when leaders have changed, and raises nothing."""
 
     def _put_children_away(self) -> None:
         """Close all objects below; durable ones are opened again with it."""

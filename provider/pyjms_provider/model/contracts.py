@@ -12,16 +12,29 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
+    from pyjms.spi.envelope import Address
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.cluster.contracts import Cluster
     from pyjms_provider.cluster.known import JoinedCluster
     from pyjms_provider.cluster.settings import ClusterSettings
     from pyjms_provider.model.configuration_thread import ConfigurationThread
-    from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject, Snapshot
+    from pyjms_provider.model.managed import ChildSource, ConfigurationChangeListener, ManagedObject, Snapshot
     from pyjms_provider.model.metrics_sampler import MetricsSampler
     from pyjms_provider.queue_manager import QueueManager
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
     from pyjms_provider.transport.settings import TlsSettings
+
+
+class Crossing(Protocol):
+    """Moves messages from a queue of one shard to a queue of another one."""
+
+    def move(self, name: str, target: str, selector: str | None, most: int | None, go_on: Callable[[int], bool]) -> int:
+        """Move messages as `QueueManager.move`, in transactions of both shards."""
+        ...
+
+    def copy(self, name: str, target: str, selector: str | None, most: int | None, go_on: Callable[[int], bool]) -> int:
+        """Copy messages as `QueueManager.copy`."""
+        ...
 
 
 class ManagedHost(Protocol):
@@ -40,9 +53,25 @@ class ManagedHost(Protocol):
         """The cluster that it has joined; None: it is in none, or does not run."""
         ...
 
+    def broker_with(self, address: Address) -> EmbeddedBroker | None:
+        """Return the running broker of this process that has a queue or a topic; None: another member has it, or the host does not run."""
+        ...
+
+    def crossing_to(self, queue: str) -> Crossing | None:
+        """Return how messages come from the queues of this host to another queue that is in another shard; None: it is in this host."""
+        ...
+
+    def joined_as_leader(self, address: Address) -> Cluster | None:
+        """Return the cluster for what runs where its destination is, which reaches that destination here alone; None: it is in none."""
+        ...
+
     @property
     def as_object(self) -> ManagedObject:
         """The host as the parent of other objects."""
+        ...
+
+    def own_sources(self) -> Mapping[str, ChildSource]:
+        """Return the sources of the objects of its own broker, which is the front of this member where it is clustered."""
         ...
 
     @property

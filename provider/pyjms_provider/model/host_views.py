@@ -31,6 +31,7 @@ from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.stores.configuration_contract import ObjectRecord
 
 if TYPE_CHECKING:
+    from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms.spi.replay import StagedUnit, StageName
     from pyjms.spi.sessions import RegisteredClient
@@ -149,13 +150,18 @@ class ObservedObject(ManagedObject):
         return cast("ManagedHost", above)  # observed objects are below one
 
 
-def connect_within(host: ManagedHost, events: ConnectionEvents, protocol: str) -> ProviderConnection:
-    """Connect to a virtual host for an object below it, which operators see as a client. Raises `ClosedError`."""
+def connect_within(
+    host: ManagedHost, events: ConnectionEvents, protocol: str, source: Address | None = None
+) -> ProviderConnection:
+    """Connect to a virtual host for an object below it, which operators see as a client. Raises `ClosedError`.
+
+    `source`: in a cluster, the destination that is reached only while this member leads its shard; None: there is none.
+    """
     try:
         broker = host.embedded
     except WrongStateError as error:
         raise ClosedError(error.reason) from error
-    cluster = host.joined
+    cluster = host.joined if source is None else host.joined_as_leader(source)
     connection: VmConnection | ClusterConnection
     connection = VmConnection(broker, events) if cluster is None else ClusterConnection(cluster, events, host.clock)
     # Described like a client, so that an operator sees in the list of connections what a route does.

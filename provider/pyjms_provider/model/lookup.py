@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -31,6 +31,15 @@ class Siblings:
     def find(self, name: str) -> ManagedObject | None:
         """Return one of them; None: it no longer exists."""
         return self.parent.find_child(self.category, name)
+
+    def find_all(
+        self, names: Sequence[str], fields: Sequence[str] | None, *, actual: bool
+    ) -> Mapping[str, ManagedObject]:
+        """Return those of some names, to be described at once; see `ChildSource.find_all`."""
+        if self.source is not None:
+            return self.source.find_all(names, fields, actual=actual)
+        found = {name: self.find(name) for name in names}
+        return {name: each for name, each in found.items() if each is not None}
 
     def target(self, name: str) -> Target | None:
         """Return the target of one of them for access policies; None: it no longer exists."""
@@ -95,6 +104,8 @@ def siblings(broker: ManagedObject, category: str, names: Sequence[str] = ()) ->
         yield Siblings(found.parent, category, [found.name], found.parent.sources().get(category))
         return
     for parent in _collect(broker, steps[:-1], tuple(names)):
+        if parent.is_shown_elsewhere and len(names) < len(steps) - 1:
+            continue
         yield Siblings(parent, category, parent.child_names(category), parent.sources().get(category))
 
 
@@ -119,7 +130,8 @@ def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -
         yield from _collect(above.child(steps[0], names[0]), steps[1:], names[1:])
         return
     for each in above.children(steps[0]):
-        yield from _collect(each, steps[1:], ())
+        if not (each.is_shown_elsewhere and len(steps) > 1):
+            yield from _collect(each, steps[1:], ())
 
 
 def find_by_id(root: ManagedObject, wanted: UUID, category: str | None = None) -> ManagedObject | None:

@@ -165,6 +165,8 @@ class ManagedObject:
     """One object of the tree."""
 
     category: ClassVar[str]
+    is_shown_elsewhere: bool = False
+    """Whether what is below it is below another object, too, which lists of the whole broker show."""
     attributes_class: ClassVar[type[Attributes]] = Attributes
 
     def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
@@ -495,6 +497,14 @@ class ChildSource(ABC):
     @abstractmethod
     def find(self, name: str) -> ManagedObject | None:
         """Return one of them; None: there is none."""
+
+    def find_all(
+        self, names: Sequence[str], fields: Sequence[str] | None, *, actual: bool
+    ) -> Mapping[str, ManagedObject]:
+        """Return those of some names, to be described by these fields at once; None: by all cheap ones; `actual`: as `describe` has it."""
+        del fields, actual  # they matter where objects have to be asked for
+        found = {name: self.find(name) for name in names}
+        return {name: each for name, each in found.items() if each is not None}
 
     def has_column(self, field: str) -> bool:
         """Return whether `columns` supports that field: by default, every statistic of the category."""

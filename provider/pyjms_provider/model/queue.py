@@ -97,6 +97,11 @@ class QueueAttributes(Attributes):
     )
     priorities: int = attribute("Levels of a priority queue.", default=10)
     key: str | None = attribute("The property that a last-value or sorted queue goes by.", default=None)
+    partitions: int = attribute(
+        "Into how many parts with leaders of their own a cluster divides it; chosen when it is created, and changed by partition_queue; "
+        "one broker alone divides nothing.",
+        default=1,
+    )
     max_messages: int = attribute("How many messages it may hold; 0: any number.", default=0, unit="messages")
     max_bytes: ByteCount = attribute("How many bytes they may take; 0: any number.", default=0, unit="bytes")
     overflow: Overflow = attribute("What happens when it is full.", default="reject")
@@ -453,10 +458,9 @@ class ManagedQueue(ManagedObject):
         progress: Progress = NO_PROGRESS,
     ) -> Done:
         """Move messages. Raises `InvalidSelectorError`, `DestinationError`, `ResourceError`."""
-        which = chosen(selector, message_ids)
-        return self._done(
-            lambda go_on: self._source.manager.move(self.name, target, which, most, go_on=go_on), progress
-        )
+        which, crossing = chosen(selector, message_ids), self._host.crossing_to(target)
+        move = self._source.manager.move if crossing is None else crossing.move
+        return self._done(lambda go_on: move(self.name, target, which, most, go_on=go_on), progress)
 
     @operation("Copy messages that no consumer holds to another queue.")
     def copy_messages(
@@ -469,10 +473,9 @@ class ManagedQueue(ManagedObject):
         progress: Progress = NO_PROGRESS,
     ) -> Done:
         """Copy messages. Raises as `move_messages`."""
-        which = chosen(selector, message_ids)
-        return self._done(
-            lambda go_on: self._source.manager.copy(self.name, target, which, most, go_on=go_on), progress
-        )
+        which, crossing = chosen(selector, message_ids), self._host.crossing_to(target)
+        copy = self._source.manager.copy if crossing is None else crossing.copy
+        return self._done(lambda go_on: copy(self.name, target, which, most, go_on=go_on), progress)
 
     @operation("Let no message out; senders and browsers go on.")
     def pause(self, *, by: str = "") -> None:

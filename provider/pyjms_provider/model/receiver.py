@@ -10,17 +10,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InvalidSelectorError, ProviderError
 from pyjms.spi.receivers import PushTo, ReceiverError, ReceiverRequest, find_receiver_kind
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.model.attributes import Attributes, Reached, Secret, attribute
 from pyjms_provider.model.configured import Stoppable
+from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.host_views import connect_within
+from pyjms_provider.model.managed import State
 from pyjms_provider.model.operations import StatisticKind, operation, statistic
 from pyjms_provider.receivers import Attachment, Receivers, ReceiverStatistics
 from pyjms_provider.security.contracts import Operation, TargetKind
 
 if TYPE_CHECKING:
+    from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.contracts import ManagedHost
 
 _PUSH_TO: Final = {"first": PushTo.FIRST, "all": PushTo.ALL}
@@ -52,6 +56,15 @@ class ReceiverAttributes(Attributes):
         "Given to the kind of receiver as the setting `secret`.", default=None, secure=True
     )
 
+    @property
+    def address(self) -> Address:
+        """What pushes to it."""
+        return (
+            Address(AddressKind.QUEUE, self.queue or "")
+            if self.topic is None
+            else Address(AddressKind.TOPIC, self.topic)
+        )
+
     def reaches(self) -> Iterator[Reached]:
         if self.queue is not None:
             yield Operation.READ, TargetKind.QUEUE, self.queue
@@ -67,6 +80,8 @@ class ManagedReceiver(Stoppable):
 
     _receivers: Receivers | None = None
     _attachment: Attachment | None = None
+    _broker: EmbeddedBroker | None = None
+    """The broker that has its destination; None: another member of a cluster leads its shard."""
 
     # The hooks
 
@@ -92,18 +107,30 @@ class ManagedReceiver(Stoppable):
 
     def _attach(self, attributes: ReceiverAttributes) -> None:
         host = self._host
+        address = attributes.address
+        # None: another member of a cluster leads its shard, and the receiver of that name is attached there.
+        self._broker = broker = host.broker_with(address)
+        if broker is None:
+            return
+        cluster = host.joined
+        while cluster is not None and not cluster.is_settled(address):
+            cluster.await_placed(address.name)
+        if cluster is not None and len(cluster.placement.places_of(address)) > 1:
+            raise WrongStateError(
+                f"{address} is partitioned, and a receiver is attached to one queue: give it a queue that is not, or use a consumer"
+            )
         made = find_receiver_kind(attributes.kind).make(
             ReceiverRequest(
                 name=self.name,
                 settings=_settings(attributes),
-                here=lambda events: connect_within(host, events, f"receiver {self.name}"),
+                here=lambda events: connect_within(host, events, f"receiver {self.name}", address),
                 clock=self.clock,
             )
         )
         destination = f"queue://{attributes.queue}" if attributes.topic is None else f"topic://{attributes.topic}"
         try:
             client_id = None if attributes.subscription is None else f"receiver {self.name}"
-            receivers = Receivers(host.embedded, client_id=client_id, protocol=f"receiver {self.name}")
+            receivers = Receivers(broker, client_id=client_id, protocol=f"receiver {self.name}")
             try:
                 self._attachment = receivers.attach(
                     destination,
@@ -120,6 +147,18 @@ class ManagedReceiver(Stoppable):
             made.close()
             raise
         self._receivers = receivers
+
+    def follow_leaders(self) -> None:
+        attributes = self.attributes if self.state is State.ACTIVE else None
+        if not isinstance(attributes, ReceiverAttributes):
+            return
+        if self._host.broker_with(attributes.address) is self._broker:
+            return
+        self._on_stop()
+        try:
+            self._attach(attributes)
+        except (ProviderError, OSError) as error:
+            self._fail(error, "could not be taken over")
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
         assert isinstance(old, ReceiverAttributes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 from pyjms_provider.core.message.message_state import MessageState
@@ -136,6 +137,10 @@ class RulesAttributes(RouteAttributes):
                 yield Operation.WRITE, TargetKind(word), name
 
 
+def _queue(name: str) -> Address:
+    return Address(AddressKind.QUEUE, name)
+
+
 def _texts(document: Any) -> Iterator[str]:
     """Yield all texts of a document: wherever rules name a target, it may be a destination of this host."""
     if isinstance(document, str):
@@ -180,9 +185,29 @@ class Route(Stoppable):
             raise self._wrong("", error.reason) from error
 
     def _on_open(self) -> None:
-        attributes = self.attributes
-        assert attributes is not None
-        self._running = find_runner(self.type).start(self._request(attributes))
+        self._run_at_leader(self.attributes)
+
+    def _run_at_leader(self, attributes: Attributes) -> None:
+        """Run, unless another member of a cluster leads the shard of its source: the route of that name runs there."""
+        assert isinstance(attributes, RouteAttributes)
+        if self._is_led_here(attributes):
+            self._running = find_runner(self.type).start(self._request(attributes))
+
+    def _is_led_here(self, attributes: Attributes) -> bool:
+        assert isinstance(attributes, RouteAttributes)
+        return self._host.broker_with(_queue(attributes.source)) is not None
+
+    def follow_leaders(self) -> None:
+        if self.state is not State.ACTIVE:
+            return
+        is_led_here = self._is_led_here(self.attributes)
+        if self._running is not None and not is_led_here:
+            self._on_stop()
+        elif self._running is None and is_led_here:
+            try:
+                self._run_at_leader(self.attributes)
+            except (ProviderError, OSError) as error:
+                self._fail(error, "could not be taken over")
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
         assert isinstance(new, RouteAttributes)
@@ -197,7 +222,7 @@ class Route(Stoppable):
         try:
             # The old run ends first: two runs of one route would compete for the messages of its source.
             self._on_stop()
-            self._running = find_runner(self.type).start(self._request(new))
+            self._run_at_leader(new)
         except Exception:
             self._restart_unchanged()
             raise
@@ -225,7 +250,7 @@ class Route(Stoppable):
         return RouteRequest(
             name=self.name,
             settings=given,
-            here=lambda events: connect_within(self._host, events, f"route {self.name}"),
+            here=lambda events: connect_within(self._host, events, f"route {self.name}", _queue(attributes.source)),
             clock=self.clock,
             is_paused=attributes.paused,
             on_failure=self._on_failure,
@@ -264,8 +289,12 @@ class Route(Stoppable):
         running = self._running
         return RouteStatistics(state=RouteState.STOPPED) if running is None else running.statistics()
 
-    @statistic("What it does now: running, paused, away (a site is not there), failed, stopped.")
+    @statistic(
+        "What it does now: running, paused, away (a site is not there), failed, stopped; elsewhere: at the member of its cluster that leads its source."
+    )
     def activity(self) -> str:
+        if self._running is None and self.state is State.ACTIVE:
+            return "elsewhere"
         return self._seen.state.value
 
     @statistic("What it promises: once only, or at least once; unknown before it has reached the sites.")
@@ -277,7 +306,8 @@ class Route(Stoppable):
         """Messages that wait in its source, selected or not, and those that targets have not received yet."""
         host, attributes = self._host, self.attributes
         assert isinstance(attributes, RouteAttributes)
-        queue = host.embedded.virtual_host.find_queue(attributes.source) if host.is_running else None
+        broker = host.broker_with(_queue(attributes.source))
+        queue = None if broker is None else broker.virtual_host.find_queue(attributes.source)
         return self._seen.waiting + (0 if queue is None else queue.count(MessageState.NEW))
 
     def _lately(self) -> tuple[float | None, ...]:

@@ -24,10 +24,12 @@ from pyjms_provider.core.policy import PolicyError, QueuePolicies
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute, with_password
 from pyjms_provider.model.clustered import (
+    ClusterAtLeader,
     ClusterAttributes,
     Clustered,
     Membership,
     Shard,
+    ShardCrossing,
     cluster_problems,
     cluster_settings,
 )
@@ -36,6 +38,7 @@ from pyjms_provider.model.configured import Stoppable
 from pyjms_provider.model.errors import InvalidAttributesError, NotChangeableError, ObjectInUseError, WrongStateError
 from pyjms_provider.model.host_views import host_sources
 from pyjms_provider.model.managed import Phase, State
+from pyjms_provider.model.member_requests import LINK
 from pyjms_provider.model.messages import MessageRenderer, MessageView
 from pyjms_provider.model.metrics_sampler import AlertNotifier, MetricsSampler, PastView, Since, past_view
 from pyjms_provider.model.operations import (
@@ -55,8 +58,11 @@ from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, PagingSettings, StandBy, StoreSettings, Synchronous
 
 if TYPE_CHECKING:
+    from pyjms.spi.envelope import Address
     from pyjms.spi.errors import ProviderError
+    from pyjms_provider.cluster.contracts import Cluster
     from pyjms_provider.core.journal.journal import Journal
+    from pyjms_provider.model.contracts import Crossing
     from pyjms_provider.model.managed import ChildSource, ManagedObject
     from pyjms_provider.stores.configuration_contract import ObjectId, ObjectRecord
 
@@ -248,10 +254,36 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
         """Its name in access rules: that of the clustered virtual host for a shard."""
         return self.name if self.shard is None else self.shard.host.name
 
+    def broker_with(self, address: Address) -> EmbeddedBroker | None:
+        """Return the running broker of this process that has a queue or a topic; None: another member has it, or the host does not run."""
+        membership = self._membership
+        return self._broker if membership is None else membership.broker_with(address)
+
+    def crossing_to(self, queue: str) -> Crossing | None:
+        """Return how messages come from the queues of this host to another queue that is in another shard; None: it is in this host."""
+        shard = self.shard
+        is_here = shard is None or shard.has_queue(queue)
+        return None if shard is None or is_here else ShardCrossing(shard)
+
+    def joined_as_leader(self, address: Address) -> Cluster | None:
+        """Return the cluster for what runs where its destination is, which reaches that destination here alone; None: it is in none."""
+        membership = self._membership
+        return None if membership is None else ClusterAtLeader(membership.member, address)
+
     def target(self) -> Target:
         return Target(kind=TargetKind.VIRTUAL_HOST, name=self.access_name, virtual_host=self.access_name)
 
+    @property
+    def is_shown_elsewhere(self) -> bool:  # type: ignore[override]  # a shard may be one, others never are
+        """Whether it is a shard: what is below it is below the clustered host, too."""
+        return self.shard is not None
+
     def sources(self) -> Mapping[str, ChildSource]:
+        membership = self._membership
+        return self._sources if membership is None else {**self._sources, **membership.whole.sources}
+
+    def own_sources(self) -> Mapping[str, ChildSource]:
+        """Return the sources of the objects of its own broker, which is the front of this member where it is clustered."""
         return self._sources
 
     # For its queues; on the configuration thread
@@ -278,7 +310,9 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
         problems = tuple(cluster_problems(new, new.store_url))
         if problems:
             raise InvalidAttributesError(self.path, problems)
-        self._policies(new)
+        policies = self._policies(new)
+        if self.shard is None:
+            self._check_partitions(new, policies)
 
     def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
         read = partial(read_policy, where=self.path)
@@ -296,6 +330,22 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
             # The core's error names no attribute, so its text tells which of the two is wrong.
             name = "subscription_defaults" if error.reason.startswith("subscriptions:") else "queue_patterns"
             raise self._wrong(name, error.reason) from error
+
+    def _check_partitions(self, chosen: VirtualHostAttributes, policies: QueuePolicies) -> None:
+        """Refuse partitions where there is no cluster, and more than it has shards. Raises `InvalidAttributesError`."""
+        named = [("queue_defaults", policies.default)]
+        named += [(f"queue_patterns.{at}.policy", policy) for at, (_, policy) in enumerate(policies.patterns)]
+        for name, policy in named:
+            shards = chosen.cluster_shards
+            if policy.partitions > 1 and chosen.cluster is None:
+                text = "needs a cluster, which alone divides queues: name that, or leave partitions out"
+            elif shards is not None and policy.partitions > shards:
+                text = (
+                    f"is more than cluster_shards, which is {shards}: each shard has one partition of a queue at most"
+                )
+            else:
+                continue
+            raise self._wrong(name, f"partitions is {policy.partitions}, and {text}")
 
     @property
     def _chosen(self) -> VirtualHostAttributes:
@@ -421,8 +471,6 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
         name = str(attributes.get("name", ""))
         if self.shard is not None:
             self.shard.check_child(self.path, category, name)
-        elif self._membership is not None and category == "queue":
-            self._membership.refuse_queue(name)
         return super()._create_child(category, attributes, by)
 
     def _check_configured(self) -> None:
@@ -515,6 +563,16 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
 
         Properties tell as much as bodies do, so queues that the caller may not browse are skipped.
         """
+        membership = self._membership
+        if membership is not None:
+            given = {"message_ids": message_ids, "with_bodies": with_bodies}
+            everywhere = [
+                FoundMessage(**each) for each in membership.whole.invoke_all("find_messages", given, progress)
+            ]
+            names = permissions(
+                Operation.BROWSE, TargetKind.QUEUE, self.access_name, sorted({each.queue for each in everywhere})
+            )
+            return [each for each in everywhere if each.queue in names]
         # All names at once, as a policy with groups and patterns is costly to ask ten thousand times.
         names = permissions(Operation.BROWSE, TargetKind.QUEUE, self.access_name, self.queues.names())
         found: list[FoundMessage] = []
@@ -543,7 +601,9 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
 
     @statistic("How many clients are connected.", unit="connections")
     def connection_count(self) -> int:
-        return 0 if self._broker is None else len(self._broker.clients())
+        # Those of other members, and of this one to its shards, are no clients.
+        clients = {} if self._broker is None or self.shard is not None else self._broker.clients()
+        return sum(each.protocol != LINK for each in clients.values())
 
     @statistic("How many queues there are.", unit="queues")
     def queue_count(self) -> int:
@@ -582,7 +642,9 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
 
     @property
     def _trouble(self) -> str | None:
-        journal = self._journal
+        journal, membership = self._journal, self._membership
+        if membership is not None:
+            return membership.member.trouble
         return None if journal is None else journal.trouble
 
     @statistic("How many reader groups there are.", unit="groups")

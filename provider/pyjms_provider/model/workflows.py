@@ -324,18 +324,28 @@ class Instance(_WorkflowView):
         # Each queue once, in the order of the steps.
         for name in dict.fromkeys([*queues, events, *dead]):
             # No message was ever sent to that queue.
-            with suppress(UnknownQueueError, DestinationError):
-                for each in self.host.queue_manager.browse(name, self._seen.selector):
+            with suppress(UnknownObjectError, UnknownQueueError, DestinationError):
+                for each in self._messages_in(name):
                     if found == _MESSAGES:
                         return
                     found += 1
                     yield MessagePlace(
                         queue=name,
-                        message_id=each.message_id,
-                        correlation_id=None if each.correlation_id is None else str(each.correlation_id),
-                        timestamp_ms=each.timestamp_ms,
+                        message_id=each["id"],
+                        correlation_id=each["correlation_id"],
+                        timestamp_ms=each["timestamp_ms"],
                         is_dead=name in dead,
                     )
+
+    def _messages_in(self, name: str) -> Iterator[Mapping[str, Any]]:
+        # As an operator looks at them: in a cluster, another member may have the queue.
+        queue = self.host.as_object.child("queue", name)
+        given = {"selector": self._seen.selector, "with_bodies": False, "limit": _MESSAGES}
+        offset, has_more = 0, True
+        while has_more:
+            page = queue.invoke("browse", {**given, "offset": offset})
+            yield from page["messages"]
+            offset, has_more = offset + len(page["messages"]), page["has_more"] and bool(page["messages"])
 
 
 class _Source(ChildSource):

@@ -44,6 +44,23 @@ class BatchJob:
     """Does the rest of the job in a batch: called with its error or None, before `done`."""
 
 
+class DeclinedJobError(Exception):
+    """Another process has declined a job, without any effect: it is to be done by `TransportContext.work`."""
+
+
+@fact
+class RemoteJob:
+    """A job that another process can do, without a thread here that waits for it."""
+
+    start: Callable[[Callable[[BaseException | None], None]], bool]
+    """Begins it, and never waits. Returns False if it cannot be begun so: then nothing has happened. Its argument takes the outcome, the
+    job's error, `DeclinedJobError` or None, once, on any thread, perhaps before `start` returns. A `ProviderError`
+    that `start` raises is the outcome, too.
+    """
+    ended: Callable[[BaseException | None], None]
+    """Does the rest of it, on the connection's thread: called with its error or None."""
+
+
 class TransportContext(Protocol):
     """What a transport does for the engine of one connection."""
 
@@ -85,6 +102,14 @@ class TransportContext(Protocol):
         where it matters, and limits by `is_reading` how much may wait for them. `done` is called even when the connection has ended
         meanwhile, then after `closed`, which should end the job's waits. Its error is a `ResourceError` if no thread became free for the
         job.
+        """
+        ...
+
+    def begin(self, job: RemoteJob, done: Callable[[bool], None], *, patient: bool = False) -> bool:
+        """Have another process do a job, and call `done` after it, as `work` does, but never before this returns.
+
+        `done` is told whether it was done; False: it was declined. `patient`: as in `work`. Returns False if it cannot be begun. On the
+        connection's thread.
         """
         ...
 

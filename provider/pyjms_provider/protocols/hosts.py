@@ -15,6 +15,7 @@ from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyjms.spi.delivery import Delivery
     from pyjms.spi.errors import ProviderError
     from pyjms.spi.provider import SubscribeRequest
     from pyjms_provider.core.queue.consumer import DirectConsumer
@@ -44,6 +45,11 @@ class ServedHost(Protocol):
         ...
 
     @property
+    def asks_others(self) -> bool:
+        """Whether most calls may wait for another process: then none of them is made on the thread of all connections."""
+        ...
+
+    @property
     def persists_all(self) -> bool:
         """Whether NON_PERSISTENT messages are written, too."""
         ...
@@ -69,6 +75,26 @@ class ServedHost(Protocol):
         """Send a message by `session`, one of this host's, without waiting for room; it may wait for the disk. Raises `QueueFullError` if
         there is no room.
         """
+        ...
+
+    @property
+    def has_remote(self) -> bool:
+        """Whether other processes have some of its destinations, so that `begin_send` and `begin_acknowledge` may begin something."""
+        ...
+
+    def begin_send(
+        self, session: ProviderSession, envelope: Envelope, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Have another process send a message of `session`, one of this host's, as `ProviderSession.send_async` does. Never waits.
+
+        `done` may be told `DeclinedJobError`: the message was not sent, and `ProviderSession.send` can do it. Returns False if this process sends it, or the call would wait: then nothing has happened, and `ProviderSession.send` can do it.
+        """
+        ...
+
+    def begin_acknowledge(
+        self, session: ProviderSession, deliveries: Sequence[Delivery], done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Have another process settle messages, in the same way, as `ProviderSession.acknowledge` does; `done` may be told its errors."""
         ...
 
     def subscribe(

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from threading import Lock
+from threading import Condition, Lock, get_ident
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from pyjms.spi.delivery import Delivery, Elsewhere
@@ -139,6 +139,13 @@ class Fetching:
         self._none = none
         self._failed = failed
         self._lock = Lock()
+        self._ended = Condition(self._lock)
+        self._worker = 0
+        """The thread that is fetching, or gives back what it has found; 0: none."""
+        self._returning = 0
+        """How many messages workers are giving back, for `drop`."""
+        self._unread: Delivery | None = None
+        """A delivery whose message no worker reads yet."""
         self._found: Delivery | None = None
         self._is_unwanted = False
         self.is_busy = False
@@ -154,8 +161,9 @@ class Fetching:
         self.is_busy = True
         # Cleared before the search begins: a notification during it may be for a message that the search has passed already.
         self._is_unwanted = self.is_woken = False
+        self._unread = found if isinstance(found, Delivery) else None
         job = partial(_read, found) if isinstance(found, Delivery) else partial(_look, consumer)
-        self._engine.transport.work(job, self._done)
+        self._engine.transport.work(partial(self._fetch, job), self._done)
 
     def take(self) -> Delivery | None:
         """Return the delivery whose message has been read, once."""
@@ -168,47 +176,78 @@ class Fetching:
         has_found_none, self.has_found_none = self.has_found_none, False
         return has_found_none and not self.is_woken
 
-    def drop(self) -> bool:
+    def drop(self, *, may_wait: bool = True) -> bool:
         """Give back a message that was fetched and not taken, or is being fetched, as if it had never been delivered. Any thread.
 
-        Returns whether there was one, or a search for one, that was wanted until now.
+        Args:
+            may_wait: Whether this thread may wait for another process. If not, a worker gives the message back.
+
+        Returns:
+            Whether there was one, or a search for one, that was wanted until now.
         """
         with self._lock:
-            found, self._found = self._found, None
+            found, self._found = self._found or self._unread, None
             was_wanted = found is not None or (self.is_busy and not self._is_unwanted)
-            self._is_unwanted = True
-        if found is not None:
+            self._is_unwanted, self._unread = True, None
+            is_apart = found is not None and not may_wait
+            self._returning += is_apart
+        if found is not None and is_apart:
+            self._engine.transport.work(partial(self._return, found), lambda *_: None)
+        elif found is not None:
             self._give_back(found)
         return was_wanted
 
-    def _done(self, delivery: Delivery | None, error: BaseException | None) -> None:
+    def _return(self, found: Delivery) -> None:
+        try:
+            self._give_back(found)
+        finally:
+            with self._ended:
+                self._returning -= 1
+                self._ended.notify_all()
+
+    def await_end(self) -> None:
+        """Wait until what is being fetched is back, after `drop`, and after the close of the consumer, which ends a search. Not on the connection's thread."""
+        with self._ended:
+            self._ended.wait_for(lambda: not self._returning and self._worker in (0, get_ident()))
+
+    def _fetch(self, job: Callable[[], Delivery | None]) -> bool:
+        """Return whether a message was found, which is wanted. On a worker; raises what the job raises."""
         with self._lock:
-            is_unwanted = self._is_unwanted
-            goes_back = delivery is not None and is_unwanted
-            if delivery is not None and not goes_back:
-                self._found = delivery
-            # Busy until the message is back, since the next one must not overtake it.
-            self.is_busy = goes_back
+            if self._is_unwanted:
+                return False  # what there was to read is back
+            self._worker, self._unread = get_ident(), None
+        try:
+            found = job()
+            if found is None or self._keep(found):
+                return found is not None
+            self._give_back(found)
+            return False
+        finally:
+            with self._ended:
+                self._worker = 0
+                self._ended.notify_all()
+
+    def _keep(self, found: Delivery) -> bool:
+        """Keep a message for `take`, unless it is unwanted by now; return whether it is kept."""
+        with self._lock:
+            if not self._is_unwanted:
+                self._found = found
+            return not self._is_unwanted
+
+    def _done(self, has_found: bool | None, error: BaseException | None) -> None:
+        # Busy until now, as the next message must not overtake one that goes back.
+        self.is_busy = False
+        is_unwanted = self._is_unwanted
         if self._engine.is_over:
             return  # the session gives back all
-        # On a worker, as giving back may wait for the disk.
-        if delivery is not None and goes_back:
-            self._engine.transport.work(partial(self._give_back, delivery), self._given_back)
-        elif error is None:
-            self.has_found_none = delivery is None and not is_unwanted
+        if error is None:
+            self.has_found_none = not has_found and not is_unwanted
             (self._none if self.has_found_none else self._ready)()
         elif isinstance(error, GoneError):
             # A damaged message is skipped, and its credit serves the next one (decision 0600).
             (self._ready if is_unwanted else self._lost)()
         else:
             self._failed(error)
-
-    def _given_back(self, _: None, error: BaseException | None) -> None:
-        # Only now may other messages be pulled: the returned one is older.
-        self.is_busy = False
-        if error is not None:
-            self._failed(error)
-        self._ready()
 
     def _give_back(self, delivery: Delivery) -> None:
         try:

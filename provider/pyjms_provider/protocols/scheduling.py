@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pyjms.spi.delivery import Delivery
-    from pyjms_provider.protocols.engine import BatchJob, TransportContext
+    from pyjms_provider.protocols.engine import BatchJob, RemoteJob, TransportContext
 
 _RUN_MAX: Final = 64  # tasks of one job, so that others get their turn
 _BRIEF_MAX: Final = 2  # waits of a job that is brief as a whole
@@ -51,6 +51,11 @@ class Task(Protocol):
     @property
     def batch(self) -> BatchJob | None:
         """How it is done together with the next tasks, and with tasks of other connections."""
+        ...
+
+    @property
+    def remote(self) -> RemoteJob | None:
+        """How another process does it, where one can."""
         ...
 
     @property
@@ -82,7 +87,7 @@ class Backlog:
 class SerialExecutor(Generic[_T]):
     """Does tasks one after the other."""
 
-    __slots__ = ("_backlog", "_fail", "_is_busy", "_perform", "_tasks", "_transport", "has_waiting")
+    __slots__ = ("_backlog", "_declined", "_fail", "_is_busy", "_perform", "_tasks", "_transport", "has_waiting")
 
     def __init__(
         self,
@@ -100,6 +105,8 @@ class SerialExecutor(Generic[_T]):
         self._backlog = backlog
         self._tasks: deque[_T] = deque()
         self._is_busy = False
+        self._declined: _T | None = None
+        """The last task that another process has declined."""
         self.has_waiting = False
         """Whether there may be tasks for which `run` was not called."""
 
@@ -132,7 +139,7 @@ class SerialExecutor(Generic[_T]):
         tasks = self._tasks
         if not self._is_busy:
             self.has_waiting = len(tasks) > _RUN_MAX
-        if tasks and not self._is_busy:
+        if tasks and not self._is_busy and not self._begins(tasks[0]):
             run = [tasks.popleft() for _ in range(min(_RUN_MAX, len(tasks)))]
             self._is_busy = True
             # A task that could not wait when it arrived may have to now, as its queue has filled up: so a job does it, too.
@@ -144,6 +151,23 @@ class SerialExecutor(Generic[_T]):
             is_patient = any(task.is_patient for task in run)
             # Patient if one of its tasks is: the job as a whole may wait that long for other clients.
             self._transport.work(partial(self._do_all, run), done, brief=is_brief, batch=batch, patient=is_patient)
+
+    def _begins(self, task: _T) -> bool:
+        """Have another process do the first task, if it can; return whether it was begun."""
+        if task.remote is None or task is self._declined:
+            return False
+        self._is_busy = self._transport.begin(task.remote, partial(self._answered, task), patient=task.is_patient)
+        if self._is_busy:
+            self._tasks.popleft()
+        return self._is_busy
+
+    def _answered(self, task: _T, is_done: bool) -> None:
+        if is_done:
+            self._done(task.size, None, None)
+            return
+        self._declined = task
+        self._tasks.appendleft(task)
+        self._done(0, None, None)
 
     def clear(self) -> None:
         """Drop the waiting tasks."""

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Literal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from pyjms.spi.delivery import ELSEWHERE
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import DestinationError, ProviderError
 from pyjms.spi.provider import ProviderConsumer
 from pyjms_provider.clients.cluster.connection import ClusterConnection
+from pyjms_provider.clients.cluster.partitions import TurnsConsumer
 from pyjms_provider.clients.cluster.session import ClusterSession
 from pyjms_provider.clients.network.failover import ConnectionInterruptedError
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.policy import Overflow
 from pyjms_provider.core.queue.dead_letters import returned_to
+from pyjms_provider.protocols.engine import DeclinedJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from pyjms.spi.delivery import Delivery, Elsewhere
+    from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import ConnectionId, Envelope
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderSession, SubscribeRequest
     from pyjms_provider.core.host.host_policy import HostPolicy
@@ -78,6 +79,11 @@ class ClusterHost:
         return True
 
     @property
+    def asks_others(self) -> bool:
+        """Return True: another member may lead what a call is about, and its link may lead back to this process's own port."""
+        return True
+
+    @property
     def _policy(self) -> HostPolicy:
         return self._member.settings.broker.policy
 
@@ -122,6 +128,30 @@ class ClusterHost:
         """Send a message without waiting for capacity. Raises `QueueFullError` if the queue is full."""
         assert isinstance(session, ClusterSession), "it is of a connection of this host"
         session.send_at_once(envelope)
+
+    @property
+    def has_remote(self) -> bool:
+        """Whether other processes have some of its destinations: other members do."""
+        return True
+
+    def begin_send(
+        self, session: ProviderSession, envelope: Envelope, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Have the member that leads the shard send a message, if that is another one; return whether it was asked."""
+        assert isinstance(session, ClusterSession), "it is of a connection of this host"
+
+        def sent(error: ProviderError | None) -> None:
+            # Its queue may just have been placed elsewhere: a send that waits for that finds it, or raises the error.
+            done(DeclinedJobError() if isinstance(error, DestinationError) else error)
+
+        return session.begin_send(envelope, sent)
+
+    def begin_acknowledge(
+        self, session: ProviderSession, deliveries: Sequence[Delivery], done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Have the member that leads the shard settle messages, if that is another one; return whether it was asked."""
+        assert isinstance(session, ClusterSession), "it is of a connection of this host"
+        return session.begin_acknowledge(deliveries, done)
 
     def subscribe(
         self,
@@ -180,61 +210,3 @@ class ClusterHost:
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return the owner of a temporary destination; "": none that is connected to this member."""
         return self._member.front.virtual_host.temporaries.owner_of(address) or ""
-
-
-class TurnsConsumer(ProviderConsumer):
-    """One consumer at several destinations, which takes their messages in turn."""
-
-    def __init__(self, consumers: Sequence[ProviderConsumer]) -> None:
-        self._consumers = list(consumers)
-        self._next = 0
-
-    def _in_turn(self) -> list[ProviderConsumer]:
-        return [*self._consumers[self._next :], *self._consumers[: self._next]]
-
-    def _found_at(self, consumer: ProviderConsumer) -> None:
-        self._next = (self._consumers.index(consumer) + 1) % len(self._consumers)
-
-    def poll(self) -> Delivery | None:
-        for each in self._in_turn():
-            delivery = each.poll()
-            if delivery is not None:
-                self._found_at(each)
-                return delivery
-        return None
-
-    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
-        if self._polled is None:
-            for each in self._in_turn():
-                found = each.poll_at_once()
-                if found is ELSEWHERE:
-                    return ELSEWHERE
-                if found is not None:
-                    # Kept until the end, as in the default `poll_or_wait`.
-                    self._polled = found
-                    self._found_at(each)
-                    break
-            else:
-                return None
-        self.set_interested(False)
-        polled, self._polled = self._polled, None
-        return polled
-
-    def take_unreturned(self) -> Delivery | None:
-        found = super().take_unreturned()
-        for each in self._consumers:
-            found = found or each.take_unreturned()
-        return found
-
-    def catch_up(self) -> None:
-        for each in self._consumers:
-            each.catch_up()
-
-    def set_interested(self, interested: bool) -> None:
-        for each in self._consumers:
-            each.set_interested(interested)
-
-    def close(self) -> None:
-        for each in self._consumers:
-            with suppress(ProviderError):
-                each.close()

@@ -28,7 +28,7 @@ from pyjms_provider.security.contracts import (
 )
 from pyjms_provider.serving.hosts import EmbeddedHost
 from pyjms_provider.transport.service import NetworkService
-from pyjms_provider.transport.settings import ListenerSettings, TlsSettings
+from pyjms_provider.transport.settings import ClientCertificates, ListenerSettings, TlsSettings
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from pyjms_provider.cluster.settings import ClusterSettings, LinkSettings, LinkTls
     from pyjms_provider.transport.listener import Listener
 
+_LINK: Final = "link"
+"""The protocol of other members' connections, as observers see it."""
 _CONNECT_MS: Final = 2_000
 """How long one link port may take to answer: a stopped member takes connections, and says nothing."""
 _HEART_BEAT_MS: Final = 5_000
-_RECONNECT_MS: Final = 20
+_RECONNECT_MS: Final = 100
+"""Long, as the member tells its links of the next leader: until then each attempt takes time from the members that make one."""
 _RECONNECT_MAX_MS: Final = 500
 _SUBSCRIPTIONS_MAX: Final = 1_000_000
 _SESSIONS_MAX: Final = 100_000
@@ -99,6 +102,14 @@ class ClusterLinks:
         """Connect to a broker of this process. Raises `ClosedError` if it has stopped."""
         return VmConnection(broker, events)
 
+    def consuming(self, broker: EmbeddedBroker) -> set[str | None]:
+        """Return the names of the members whose clients consume from a broker of this process; None: those of this member."""
+        return {
+            each.user if each.protocol == _LINK else None
+            for each in broker.clients().values()
+            if isinstance(each.handle, VmConnection) and _has_consumers(each.handle)
+        }
+
     def connect(
         self, request: LinkRequest, clock: Clock, events: ConnectionEvents
     ) -> tuple[ProviderConnection, OpenLink]:
@@ -107,7 +118,7 @@ class ClusterLinks:
         settings = ClientSettings(
             scheme="stomp" if tls is None else "stomps",
             endpoints=tuple(map(_endpoint, request.addresses)),
-            tls=None if tls is None else TlsFiles(ca_file=None if tls.authorities is None else str(tls.authorities)),
+            tls=None if tls is None else _client_tls(tls),
             connect_timeout_ms=_CONNECT_MS,
             timeout_ms=request.timeout_ms,
             reconnect_delay_ms=_RECONNECT_MS,
@@ -141,6 +152,10 @@ class OpenLinkPort:
         """The number of the port at which it listens."""
         return self._listener.port
 
+    def reload_certificates(self, tls: LinkTls) -> None:
+        """Use the present content of these files for new connections. Raises `ListenerSettingsError`: then nothing changes."""
+        self._listener.reload_tls(_server_tls(tls))
+
     def close(self) -> None:
         """Stop listening, and end its connections."""
         self._listener.close()
@@ -163,6 +178,11 @@ class OpenLink:
         """Whether it is closed or lost for good."""
         return self._failover.state in (FailoverState.CLOSED, FailoverState.LOST)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is connected now."""
+        return self._failover.state is FailoverState.CONNECTED
+
     def add(self, addresses: Sequence[str]) -> None:
         """Try other link ports as well from now on."""
         self._failover.add_endpoints([_endpoint(each) for each in addresses])
@@ -170,10 +190,7 @@ class OpenLink:
     def redirect(self, address: str) -> None:
         """Connect to another link port now, unless the link is connected to that already."""
         endpoint = _endpoint(address)
-        self._failover.add_endpoints([endpoint], is_next=True)
-        if self._failover.newest.endpoint != endpoint:
-            # At once: a former leader that is stopped, or cut off, does not end its connections.
-            self._failover.abort()
+        self._failover.go_to(endpoint, f"another member leads the shard now, at {endpoint}")
 
     def close(self) -> None:
         """End it."""
@@ -204,11 +221,29 @@ class _LedHosts:
     def find(self, name: str) -> EmbeddedHost | None:
         broker = self._find(name)
         # The rights of clients are checked by the member that has their connection.
-        return None if broker is None else EmbeddedHost(broker, self._access, protocol="link")
+        return None if broker is None else EmbeddedHost(broker, self._access, protocol=_LINK)
+
+
+def _has_consumers(connection: VmConnection) -> bool:
+    with connection._lock:  # noqa: SLF001 - the connection's own view, which would make its module too long
+        return any(session._consumers for session in connection._sessions)  # noqa: SLF001
 
 
 def _server_tls(tls: LinkTls) -> TlsSettings:
-    return TlsSettings(certificate_file=tls.certificate, key_file=tls.key)
+    return TlsSettings(
+        certificate_file=tls.certificate,
+        key_file=tls.key,
+        client_certificates=ClientCertificates.REQUIRED,
+        trust_file=tls.authorities,
+    )
+
+
+def _client_tls(tls: LinkTls) -> TlsFiles:
+    return TlsFiles(
+        ca_file=str(tls.authorities),
+        certificate_file=str(tls.certificate),
+        key_file=None if tls.key is None else str(tls.key),
+    )
 
 
 def _endpoint(address: str) -> Endpoint:

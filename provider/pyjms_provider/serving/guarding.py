@@ -113,6 +113,12 @@ class _GuardedSession(DelegatingSession):
     def xa_prepare(self, xid: object) -> NoReturn:
         raise _withheld("distributed transactions")
 
+    def xa_prepare_as(self, xid: object, name: object) -> NoReturn:
+        raise _withheld("distributed transactions")
+
+    def xa_note(self, xid: object, notes: object = ()) -> NoReturn:
+        raise _withheld("distributed transactions")
+
     def xa_commit(self, xid: object, *, one_phase: bool = False) -> NoReturn:
         raise _withheld("distributed transactions")
 

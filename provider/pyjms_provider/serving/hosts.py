@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms.spi.provider import (
         ConnectionEvents,
@@ -83,6 +84,11 @@ class EmbeddedHost:
     def writes(self) -> bool:
         """Whether there is a store."""
         return self._broker.virtual_host.storage is not None
+
+    @property
+    def asks_others(self) -> bool:
+        """Return False: all is in this process."""
+        return False
 
     @property
     def persists_all(self) -> bool:
@@ -152,6 +158,23 @@ class EmbeddedHost:
         """Send a message without waiting for capacity. Raises `QueueFullError` if the queue is full."""
         assert isinstance(session, VmSession), "it is of a connection of this host"
         session.send_at_once(envelope)
+
+    @property
+    def has_remote(self) -> bool:
+        """Return False: this process has all of its destinations."""
+        return False
+
+    def begin_send(
+        self, session: ProviderSession, envelope: Envelope, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Return False: this process sends it."""
+        return False
+
+    def begin_acknowledge(
+        self, session: ProviderSession, deliveries: Sequence[Delivery], done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Return False: this process settles them."""
+        return False
 
     def subscribe(
         self,

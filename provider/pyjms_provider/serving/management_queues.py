@@ -194,7 +194,8 @@ class ManagementQueues(ConfigurationChangeListener):
                 self._services.pop(managed.id, None)
 
     def _serve(self, host: VirtualHost) -> None:
-        if host.variable(WANTED) != "true":
+        # A shard has none: its clients are members, whose rights are no user's. The clustered host has one for the clients of this member.
+        if host.variable(WANTED) != "true" or host.shard is not None:
             return
         try:
             service = MessageService(self._management, host.embedded, host.names)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.settings import PagingSettings, StoreSettings
     from pyjms_provider.stores.sql.cluster import ClusterDatabase
+    from pyjms_provider.stores.sql.cluster_placements import PlacementTables
     from pyjms_provider.stores.temporary_file import TemporaryFile
 
 # Stores of other packages are found as entry points of the group ``pyjms.stores``, by scheme. A package is imported only
@@ -155,6 +156,13 @@ def cluster_database(url: str, name: str, clock: Clock, *, answer_ms: float) -> 
     with _needing_an_extra():
         from pyjms_provider.stores.sql.cluster import ClusterDatabase
     return ClusterDatabase(url, name, clock, answer_ms=answer_ms)
+
+
+def placement_tables(database: ClusterDatabase) -> PlacementTables:
+    """Return the tables of the placed queues of a cluster."""
+    from pyjms_provider.stores.sql.cluster_placements import PlacementTables
+
+    return PlacementTables(database)
 
 
 def _scheme_of(url: str) -> str:

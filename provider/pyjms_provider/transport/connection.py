@@ -20,12 +20,14 @@ import math
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.errors import ProviderError
 from pyjms.spi.fast_paths import FAST_PATHS
-from pyjms_provider.protocols.engine import BatchJob, Peer, ProtocolEngine
+from pyjms_provider.protocols.engine import BatchJob, DeclinedJobError, Peer, ProtocolEngine, RemoteJob
 from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Alarm, Scheduler, Timers
@@ -274,6 +276,35 @@ class Connection(asyncio.BufferedProtocol):
             self.wake()
 
         self._home.workers.submit(job, finished, brief=brief, batch=batch, patient=patient)
+
+    def begin(self, job: RemoteJob, done: Callable[[bool], None], *, patient: bool = False) -> bool:
+        def finished(error: BaseException | None) -> None:
+            # As in `work`.
+            self._jobs -= 1
+            self._patient_jobs -= patient
+            is_done = not isinstance(error, DeclinedJobError)
+            if is_done:
+                self._try(job.ended, error)
+            self._try(done, is_done)
+            self.wake()
+
+        def tell(error: BaseException | None) -> None:
+            add(partial(finished, error))
+
+        add = self._home.scheduler.add
+        self._jobs += 1
+        self._patient_jobs += patient
+        is_begun = False
+        try:
+            is_begun = job.start(tell)
+        except ProviderError as error:
+            is_begun = True
+            tell(error)
+        finally:
+            if not is_begun:
+                self._jobs -= 1
+                self._patient_jobs -= patient
+        return is_begun
 
     def do_brief(self, job: Callable[[], None]) -> bool:
         return FAST_PATHS and self._home.workers.do_alone(self, job)

@@ -300,6 +300,12 @@ class Listener:
                 connection.abort()
             await self._until_empty()
 
+    def cut(self) -> None:
+        """Stop accepting, and end all connections without a word to their clients, as the death of the process does."""
+        self._stop_accepting()
+        for connection in list(self._connections):
+            connection.abort()
+
     async def _until_empty(self) -> None:
         while self.connection_count:
             self._empty.clear()

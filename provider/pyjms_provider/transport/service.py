@@ -158,6 +158,11 @@ class NetworkService:
             self._listeners[listener] = closing
             return closing
 
+    def cut(self) -> None:
+        """Close all listeners and end their connections without a word to their clients, as the death of the process does; wait for it."""
+        self._must_not_wait_here()
+        self.run(self._cut()).result()
+
     def stop(self, graceful_s: float = _GRACE_S) -> None:
         """Close all listeners as `Listener.begin_close` does, cancel other coroutines, and end the threads.
 
@@ -208,6 +213,10 @@ class NetworkService:
         listener.start()
         self._listeners[listener] = None
         return listener
+
+    async def _cut(self) -> None:
+        for listener in list(self._listeners):
+            listener.cut()
 
     async def _close(self, listener: Listener, graceful_s: float) -> None:
         try:

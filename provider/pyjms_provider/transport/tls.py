@@ -120,6 +120,8 @@ class TlsLayer(Layer):
 
 
 def _explain(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused: {error.verify_message}"
     reason = error.reason or str(error)
     advice = {
         "HTTP_REQUEST": "the client spoke HTTP without TLS; it must use https or wss",

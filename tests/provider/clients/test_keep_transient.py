@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,22 @@ from tests.provider.clients.test_persist_all import die_after_sending, received
 from tests.system.network.served import stored_broker
 
 NAME = "keeps"
+ACKNOWLEDGES_AND_DIES = """
+import os, sys
+from pyjms import ConnectionFactory, DeliveryMode, Session
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+connection.start()
+session = connection.create_session(False, int(sys.argv[2]))
+queue = session.create_queue("orders")
+producer = session.create_producer(queue)
+producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+for number in range(3):
+    producer.send(session.create_text_message(str(number)))
+consumer = session.create_consumer(queue)
+received = [consumer.receive(20_000) for number in range(3)]
+received[-1].acknowledge()
+os._exit(9)
+"""
 
 
 @pytest.fixture
@@ -122,6 +140,19 @@ def test_clients_over_the_network_send_and_receive_them(tmp_path: Path, scheme: 
         for text in sent:
             producer.send(session.create_text_message(text))
         assert texts(session, "orders", 300) == sent
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE])
+@pytest.mark.parametrize("scheme", ["stomp", "amqp"])
+def test_an_acknowledgement_over_the_network_is_written_when_the_call_returns(
+    tmp_path: Path, scheme: str, mode: int
+) -> None:
+    with stored_broker(f"sqlite:///{tmp_path}/shop.db", port={"type": scheme}, keep_transient=True) as served:
+        url = served.addresses()[0]
+        program = [sys.executable, "-c", ACKNOWLEDGES_AND_DIES, url, str(int(mode))]
+        assert subprocess.run(program, check=False, timeout=60).returncode == 9
+        with ConnectionFactory(url).create_connection() as connection:
+            assert received(connection) == []
 
 
 def test_it_needs_a_store() -> None:

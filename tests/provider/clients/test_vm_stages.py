@@ -9,6 +9,8 @@ import pytest
 from pyjms.spi.errors import CapabilityError, ClosedError, ResourceError, RolledBackError, StageError
 from pyjms.spi.replay import StageName, Stages
 from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.core.journal.journal import Journal, StageRecord
+from pyjms_provider.core.transaction.unit_of_work import UnitOfWork
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, HandClock, make_envelope
 from tests.pyjms.runtime.helpers import eventually
@@ -138,6 +140,26 @@ def test_a_name_is_given_once_and_a_refused_unit_can_be_staged_by_another(sink: 
     session.rollback()
     sink.stages.promote("sink", 0, [name(0), name(0, 1)])
     assert sink.drain() == ["a", "b"]
+
+
+def test_a_unit_whose_epoch_is_promoted_while_it_is_stored_is_rolled_back(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = UnitOfWork.stage
+
+    def promote_first(unit: UnitOfWork, record: StageRecord, journal: Journal | None) -> None:
+        sink.stages.promote("sink", 0, [])
+        stage(unit, record, journal)
+
+    session = sink.connection.open_session(transacted=True)
+    session.send(make_envelope("late", persistent=True))
+    with monkeypatch.context() as context:
+        context.setattr(UnitOfWork, "stage", promote_first)
+        # Not `StageError`, after which the client may commit what it has sent.
+        with pytest.raises(RolledBackError, match="its epoch was promoted"):
+            session.stage(name(0), keep_s=60)
+    session.commit()
+    assert sink.drain() == []
 
 
 def test_a_unit_that_received_cannot_be_staged_and_is_not_lost(sink: Sink) -> None:

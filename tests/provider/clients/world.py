@@ -42,6 +42,7 @@ class World:
             clock=clock or self.clock,
         )
         connection = self.provider.connect(request, events or self.events)
+        assert isinstance(connection, VmConnection)
         if started:
             connection.start()
         return connection

@@ -1,12 +1,12 @@
 """A cluster in one process, without PostgreSQL: shards that are brokers on SQLite files, and leaders that a test moves.
 
-Shards of even numbers are reached in this process, the others over a native STOMP link. What the members write to the database is in memory,
+Shards of even numbers are reached in this process, unless a test says otherwise, the others over a native STOMP link. What the members write to the database is in memory,
 and fails when a test says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,6 +16,7 @@ from threading import Condition
 from typing import Final
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError, UrlError
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider, ProviderConnection
 from pyjms.spi.url import ProviderUrl
@@ -24,7 +25,7 @@ from pyjms_provider.clients.cluster.connection import ClusterConnection
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.cluster.branch_names import FORMAT
-from pyjms_provider.cluster.contracts import Promotion
+from pyjms_provider.cluster.contracts import Cluster, Promotion
 from pyjms_provider.cluster.placement import FrontPlace, Place, Placement, ShardPlace
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.settings import BrokerSettings, StoreSettings
@@ -32,7 +33,8 @@ from tests.system.network.served import stored_broker
 
 SHARDS: Final = 4
 _LEADER_S: Final = 20.0
-_LINK: Final = "reconnect_delay_ms=5&reconnect_delay_max_ms=50&timeout_ms=20000"
+# Without heart-beats: a test moves the clock by more than their period.
+_LINK: Final = "reconnect_delay_ms=5&reconnect_delay_max_ms=50&timeout_ms=20000&heart_beat_ms=0"
 
 
 class Decisions:
@@ -132,10 +134,14 @@ class _Shard:
 class FakeCluster:
     """The cluster as one of its members sees it: implements `Cluster`."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, led: Collection[int] = range(0, SHARDS, 2)) -> None:
+        """`led`: the shards that are led in this process."""
         self._clock = clock
+        self._led = led
         self.name = "books"
         self.placement = Placement(SHARDS)
+        self.place: Callable[[str], None] = _unplaced
+        """Is called while a client waits until a queue is placed."""
         self.decisions = Decisions()
         self.subscriptions = Subscriptions()
         self.promotions = Promotions()
@@ -147,6 +153,12 @@ class FakeCluster:
             self._lead(shard)
 
     # What a test does
+
+    def broker(self, number: int) -> EmbeddedBroker:
+        """Return the broker of a shard that is led in this process."""
+        found = self._shards[number].broker
+        assert found is not None, "it is behind a link, or has no leader"
+        return found
 
     def depose(self, number: int) -> None:
         """Leave a shard without a leader."""
@@ -206,7 +218,7 @@ class FakeCluster:
             self.depose(number)
 
     def _lead(self, shard: _Shard) -> None:
-        if shard.number % 2 == 0:
+        if shard.number in self._led:
             settings = BrokerSettings(store=StoreSettings(url=shard.store))
             broker, served = EmbeddedBroker(f"shard{shard.number}", self._clock, settings), None
         else:
@@ -218,6 +230,14 @@ class FakeCluster:
             self._changed.notify_all()
 
     # Cluster
+
+    def is_settled(self, address: Address) -> bool:
+        """Return whether nobody is placing it just now."""
+        return address.name not in self.placement.moving
+
+    def await_placed(self, queue: str) -> None:
+        """Have the test place a queue that a shard has refused."""
+        self.place(queue)
 
     def connect(self, place: Place, events: ConnectionEvents) -> ProviderConnection:
         """Connect to the leader of a shard, or wait for one."""
@@ -242,15 +262,19 @@ class FakeCluster:
                 return VmConnection(broker, events)
 
 
-class FakeClusterProvider(Provider):
-    """Connects as a port of the cluster's member does for its clients."""
+def _unplaced(queue: str) -> None:
+    raise ResourceError(f"{queue} is not being placed")
 
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.cluster = cluster
+
+class ClusterProvider(Provider):
+    """Connects as a port of a cluster's member does for its clients."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
         check_options(request.url)
-        connection = ClusterConnection(self.cluster, events, request.clock, request.on_expired)
+        connection = ClusterConnection(self._cluster, events, request.clock, request.on_expired)
         if request.client_id is not None:
             try:
                 connection.set_client_id(request.client_id)
@@ -261,6 +285,14 @@ class FakeClusterProvider(Provider):
 
     def login_places(self, url: ProviderUrl) -> tuple[str, ...]:
         return ()
+
+
+class FakeClusterProvider(ClusterProvider):
+    """Connects to a fake cluster."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        super().__init__(cluster)
+        self.cluster = cluster
 
     def stop_broker(self, url: ProviderUrl) -> None:
         self.cluster.stop_front()

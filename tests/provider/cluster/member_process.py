@@ -13,17 +13,16 @@ from pyjms_provider.cluster.placement import ShardPlace
 from pyjms_provider.cluster.settings import ClusterSettings
 from pyjms_provider.serving.cluster_links import start_member
 from pyjms_provider.settings import BrokerSettings, StoreSettings
-from tests.provider.cluster.world import LEASE_MS
 from tests.provider.helpers import RecordedEvents, make_envelope
 
 
-def main(url: str, name: str, shards: str) -> None:
+def main(url: str, name: str, shards: str, lease_ms: str) -> None:
     settings = ClusterSettings(
         name="shop",
         member=name,
         virtual_host="shop",
         shards=int(shards),
-        lease_ms=LEASE_MS,
+        lease_ms=int(lease_ms),
         broker=BrokerSettings(store=StoreSettings(url=url)),
     )
     member = start_member(settings, SystemClock())

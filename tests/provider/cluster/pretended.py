@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import Queue
 from typing import Any, NoReturn
@@ -11,22 +12,28 @@ from typing import Any, NoReturn
 import pytest
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.cluster.placement import Place, Placement, ShardPlace
-from pyjms_provider.cluster.settings import ClusterSettings
-from pyjms_provider.cluster.status import ClusterStatus, MemberStatus, ShardStatus
+from pyjms_provider.cluster.links import LinkRequest
+from pyjms_provider.cluster.placement import FrontPlace, Place, Placement, ShardPlace
+from pyjms_provider.cluster.placing import dead_letter_queues
+from pyjms_provider.cluster.settings import ClusterSettings, LinkSettings, LinkTls
+from pyjms_provider.cluster.status import ClusterStatus, MemberStatus, PlacedStatus, ShardStatus
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.model.managed import ConfigurationChangeListener, ManagedObject
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.serving.cluster_links import ClusterLinks, OpenLinkPort
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.settings import BrokerSettings
+from pyjms_provider.transport.settings import ListenerSettingsError
 
 SHARDS = 2
 LONG_S = 30.0
 STORE = "postgresql+psycopg://nobody@127.0.0.1/nothing"
+SECRET = "the secret of the cluster"
 
 
 class PretendedSubscriptions:
@@ -70,12 +77,17 @@ class PretendedMember:
 
     def __init__(self, settings: ClusterSettings, clock: Clock) -> None:
         self.settings = settings
+        self._clock = clock
+        self._links = ClusterLinks(settings.name, None)
+        self.link_port: OpenLinkPort | None = None
         self.name = settings.virtual_host
-        self.placement = Placement(settings.shards or SHARDS)
+        everywhere = dead_letter_queues(settings.broker.policy.queues)
+        self.placement = Placement(settings.shards or SHARDS, everywhere=everywhere)
         self.decisions = PretendedDecisions()
         self.subscriptions = PretendedSubscriptions()
         self.trouble: str | None = None
         self.is_stopped = False
+        self.refuses_certificates = False
         policy = BrokerSettings(policy=settings.broker.policy)
         self.front = EmbeddedBroker(self.name, clock, policy)
         self.all = {
@@ -85,6 +97,12 @@ class PretendedMember:
 
     def brokers(self) -> Mapping[int, EmbeddedBroker]:
         return {number: broker for number, broker in self.all.items() if number in self.led}
+
+    def front_of_leader(self, shard: int) -> FrontPlace | None:
+        return FrontPlace(self.front.run_id) if shard in self.led else None
+
+    def fronts(self) -> Mapping[str, FrontPlace]:
+        return {"left": FrontPlace(self.front.run_id)}
 
     def await_leaders(self, timeout_ms: int) -> bool:
         return True
@@ -96,6 +114,7 @@ class PretendedMember:
                 name=name,
                 incarnation=name,
                 version="1",
+                format=1 if name == "left" else 2,
                 address="127.0.0.1:1",
                 joined_ms=1_000,
                 heartbeat_age_ms=100,
@@ -110,20 +129,60 @@ class PretendedMember:
             for number, leader in names.items()
         ]
         return ClusterStatus(
-            name=self.settings.name, virtual_host=self.name, members=members, shards=shards, undecided=3
+            name=self.settings.name,
+            virtual_host=self.name,
+            members=members,
+            shards=shards,
+            undecided=3,
+            placed=[
+                PlacedStatus(kind="queue", name=name, shards=numbers)
+                for (_, name), numbers in self.placement.moved.items()
+            ],
         )
 
     @property
     def promotions(self) -> NoReturn:
         raise ResourceError("nothing is staged here")
 
+    def is_settled(self, address: Address) -> bool:
+        return True
+
+    def await_placed(self, queue: str) -> None:
+        raise ResourceError(f"{queue} is not being placed")
+
+    def place_queue(self, name: str, shards: Collection[int]) -> None:
+        self.placement = replace(self.placement, moved={(AddressKind.QUEUE, name): tuple(shards)})
+
+    def reload_certificates(self, tls: LinkTls) -> None:
+        if self.refuses_certificates:
+            raise ListenerSettingsError(f"{tls.certificate} cannot be used")
+        self.settings = replace(self.settings, link=replace(self.settings.link, tls=tls))
+
     def connect(self, place: Place, events: ConnectionEvents) -> ProviderConnection:
         if not isinstance(place, ShardPlace):
             raise ResourceError("there is no other member")
-        return VmConnection(self.all[place.number], events)
+        broker = self.all[place.number]
+        if self.link_port is None or place.number in self.led:
+            return VmConnection(broker, events)
+        request = LinkRequest(
+            broker=broker.name,
+            addresses=[f"127.0.0.1:{self.link_port.port}"],
+            member="left",
+            secret=SECRET,
+            tls=None,
+            timeout_ms=10_000,
+        )
+        return self._links.connect(request, self._clock, events)[0]
+
+    def open_link_port(self) -> None:
+        """Have the shards that this member does not lead be reached over links, as if another one led them."""
+        brokers = {broker.name: broker for broker in self.all.values()}
+        self.link_port = self._links.listen(LinkSettings(), brokers.get, SECRET, self._clock)
 
     def stop(self, *, program_ends: bool = False) -> None:
         self.is_stopped = True
+        if self.link_port is not None:
+            self.link_port.close()
         for broker in (self.front, *self.all.values()):
             broker.stop()
 
@@ -167,8 +226,6 @@ class Served:
 
     def queue_in(self, shard: int) -> str:
         """Return a name whose hash gives that shard."""
-        from pyjms.spi.envelope import AddressKind
-
         return next(
             f"queue-{number}"
             for number in range(100)

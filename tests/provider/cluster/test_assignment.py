@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.cluster.assignment import Candidate, shards_to_hand_over, shards_to_take
+from pyjms_provider.cluster.assignment import (
+    Candidate,
+    shards_to_hand_over,
+    shards_to_take,
+    with_following,
+)
 
 _LIVING = st.lists(
     st.builds(
@@ -151,3 +157,64 @@ def test_a_pinned_shard_goes_to_its_member_and_the_others_are_spread(
     assert all(leaders[number] == incarnations[name] for number, name in pinned.items() if name in incarnations)
     if not pinned.keys() - {number for number, name in pinned.items() if name == "gone"}:
         assert spread_of(members, leaders) <= 1
+
+
+@st.composite
+def consumed(draw: st.DrawFn) -> tuple[list[Candidate], dict[int, str | None], dict[int, str], dict[int, str]]:
+    """Draw living members that stay, shards, those that are pinned, and those whose consumers are at one member."""
+    members, leaders = draw(clusters())
+    members = [replace(each, is_leaving=False) for each in members]
+    names = st.sampled_from([*(each.name for each in members), "gone"])
+    numbers = st.sampled_from(sorted(leaders))
+    return members, leaders, draw(st.dictionaries(numbers, names, max_size=2)), draw(st.dictionaries(numbers, names))
+
+
+@given(consumed())
+def test_leaders_follow_their_consumers_and_come_to_rest(
+    cluster: tuple[list[Candidate], dict[int, str | None], dict[int, str], dict[int, str]],
+) -> None:
+    members, leaders, pinned, consumers = cluster
+    moves = 0
+    while True:
+        wanted = with_following(members, leaders, pinned, consumers)
+        taken = {each.incarnation: shards_to_take(each.incarnation, members, leaders, wanted) for each in members}
+        for member, numbers in taken.items():
+            leaders.update(dict.fromkeys(numbers, member))
+        wanted = with_following(members, leaders, pinned, consumers)
+        given_up = [
+            number for each in members for number in shards_to_hand_over(each.incarnation, members, leaders, (), wanted)
+        ]
+        if not given_up:
+            break
+        moves += len(given_up)
+        assert moves <= 3 * len(leaders), "they play ping-pong"
+        leaders.update(dict.fromkeys(given_up, None))
+    names = {each.incarnation: each.name for each in members}
+    there = {number: names[leader] for number, leader in leaders.items() if leader is not None}
+    assert len(there) == len(leaders)
+    followed = with_following(members, leaders, pinned, consumers)
+    assert all(there[number] == name for number, name in followed.items())
+    if not any(name in names.values() for name in pinned.values()):
+        assert spread_of(members, leaders) <= 1
+        share = len(leaders) // len(members)
+        for name in names.values():
+            of_name = [number for number, each in consumers.items() if each == name]
+            met = [number for number in of_name if there[number] == name]
+            assert len(met) >= min(len(of_name), share), "as many follow as the member leads anyway"
+
+
+@given(consumed(), st.randoms())
+def test_each_member_computes_the_same_whatever_the_order_of_its_rows(
+    cluster: tuple[list[Candidate], dict[int, str | None], dict[int, str], dict[int, str]], random: Random
+) -> None:
+    members, leaders, pinned, consumers = cluster
+    others, numbers = list(members), list(leaders)
+    random.shuffle(others)
+    random.shuffle(numbers)
+    found = with_following(
+        others,
+        {each: leaders[each] for each in numbers},
+        {each: pinned[each] for each in numbers if each in pinned},
+        {each: consumers[each] for each in numbers if each in consumers},
+    )
+    assert found == with_following(members, leaders, pinned, consumers)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyjms.spi.clock import Signal
+from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InDoubtError
 from pyjms_provider.cluster.branch_names import branch_of
@@ -68,6 +68,21 @@ class TestResolver:
         prepare(member, f"{DEAD}:1", 0, 1)
         wait_until(lambda: not in_doubt(member, 0) and not in_doubt(member, 1) and decisions(world) == [])
         assert [arrived(member, shard) for shard in (0, 1)] == [[], []]
+
+    def test_a_former_leader_decides_nothing(self, world: ClusterWorld, member: ClusterMember) -> None:
+        database = ClusterDatabase(world.url, "shop", SystemClock(), answer_ms=LONG_MS)
+        own = member.incarnation
+        assert own is not None
+        try:
+            # It may be committed, and its decision deleted, since the former leader has looked.
+            assert database.roll_back_branch(f"{DEAD}:1", 0, DEAD) is None
+            assert decisions(world) == []
+            assert database.roll_back_branch(f"{DEAD}:2", 0, own) is False
+            assert database.roll_back_branch(f"{DEAD}:2", 0, DEAD) is False
+            world.execute(f"INSERT INTO shop.pyjms_decision VALUES ('{DEAD}:3', true, '{{0,1}}', now())")
+            assert database.roll_back_branch(f"{DEAD}:3", 0, own) is True
+        finally:
+            database.close()
 
     def test_a_living_coordinator_is_not_anticipated(self, world: ClusterWorld, member: ClusterMember) -> None:
         waiting, decided = member.decisions.new_id(), f"{DEAD}:1"
@@ -149,6 +164,20 @@ class TestLog:
         world.execute(f"INSERT INTO shop.pyjms_decision VALUES ('{second}', false, '{{0}}', now())")
         assert not log.commit(second, [0, 1])
 
+    def test_a_decision_that_the_shards_apply_at_once_was_written(
+        self, world: ClusterWorld, member: ClusterMember
+    ) -> None:
+        """It looked for the row again, which was deleted by then, and told the client that the transaction was rolled back."""
+        world.execute(
+            "CREATE FUNCTION shop.apply() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN DELETE FROM shop.pyjms_decision WHERE transaction = NEW.transaction; RETURN NULL; END'"
+        )
+        world.execute(
+            "CREATE TRIGGER applies AFTER INSERT ON shop.pyjms_decision FOR EACH ROW EXECUTE FUNCTION shop.apply()"
+        )
+        assert member.decisions.commit(member.decisions.new_id(), [0, 1])
+        assert decisions(world) == []
+
     def test_a_member_that_was_taken_for_dead_commits_nothing(self, world: ClusterWorld, member: ClusterMember) -> None:
         transaction = member.decisions.new_id()
         world.execute("UPDATE shop.pyjms_member SET incarnation = 'another'")
@@ -202,18 +231,20 @@ def log_over(database: Answers) -> ClusterDecisions:
 
 _LOST = UncertainWriteError("the connection was lost")
 _DOWN = UnavailableStoreError("it does not answer")
+_FULL = StoreError("the disk is full")
 
 
 class TestUncertainty:
     @pytest.mark.parametrize("answer", [True, False])
     def test_the_log_asks_until_it_knows(self, answer: bool) -> None:
-        assert log_over(Answers(_LOST, _DOWN, _LOST, answer)).commit("t:1", [0]) is answer
+        assert log_over(Answers(_LOST, _DOWN, _FULL, _LOST, answer)).commit("t:1", [0]) is answer
 
     def test_what_was_certainly_not_written_is_an_error(self) -> None:
-        with pytest.raises(UnavailableStoreError):
-            log_over(Answers(_DOWN)).commit("t:1", [0])
+        for error in (_DOWN, _FULL):
+            with pytest.raises(type(error)):
+                log_over(Answers(error)).commit("t:1", [0])
 
-    @pytest.mark.parametrize("then", [_DOWN, None])
+    @pytest.mark.parametrize("then", [_DOWN, _FULL, None])
     def test_what_stays_unknown_is_in_doubt_and_rolled_back_unless_it_was_written(
         self, then: StoreError | None
     ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
@@ -9,8 +11,12 @@ from pyjms.spi.errors import ClosedError, DestinationError, ResourceError
 from pyjms.spi.provider import ProviderConnection
 from pyjms_provider.cluster.member import ClusterMember
 from pyjms_provider.cluster.placement import FrontPlace, ShardPlace
+from pyjms_provider.cluster.settings import LinkSettings, LinkTls
+from pyjms_provider.settings import BrokerSettings, StoreSettings
 from tests.provider.cluster.world import LEASE_MS, LONG_MS, SHARDS, ClusterWorld, counts, leaders, wait_until
 from tests.provider.helpers import RecordedEvents, make_envelope
+from tests.provider.postgresql import PostgresqlServer
+from tests.provider.transport.certificates import Authority
 
 
 def send(connection: ProviderConnection, queue: str, text: str) -> None:
@@ -100,6 +106,36 @@ class TestMembers:
 
 
 class TestLinks:
+    def test_members_with_certificates_of_one_authority_reach_each_other_and_others_do_not(
+        self, world: ClusterWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        authority = Authority(tmp_path)
+
+        def member(name: str, signed_by: Authority) -> ClusterMember:
+            identity = signed_by.sign(name)
+            tls = LinkTls(certificate=identity.certificate, key=identity.key, authorities=authority.file)
+            return world.start(name, link=LinkSettings(tls=tls), leader_wait_ms=1_000)
+
+        first, second = member("first", authority), member("second", authority)
+        wait_until(lambda: balanced(first, second))
+        shard = min(second.brokers())
+        connection = first.connect(ShardPlace(shard), RecordedEvents())
+        send(connection, "orders", "1")
+        assert stored(world, shard) == 1
+        connection.close()
+        stranger = member("stranger", Authority(tmp_path, "other"))
+        plain = world.start("plain", leader_wait_ms=1_000)
+        wait_until(lambda: balanced(first, second, stranger, plain))
+        shard = min(second.brokers())
+        for refused in (stranger, plain):
+            with pytest.raises(ResourceError, match=f"no leader of shard {shard}"):
+                refused.connect(ShardPlace(shard), RecordedEvents())
+            assert refused.status().failed_connections == 1
+        told = f"did not reach shard {shard}, which second leads at {second.address}: "
+        assert [each.split(told)[0] for each in caplog.messages if told in each] == [
+            f"PYJMS-CLUSTER-11 a client of member {name} " for name in ("stranger", "plain")
+        ]
+
     def test_a_link_follows_the_leader(self, world: ClusterWorld) -> None:
         first, second = world.start("first"), world.start("second")
         wait_until(lambda: balanced(first, second))
@@ -211,6 +247,34 @@ class TestServer:
             send(first.connect(ShardPlace(number), RecordedEvents()), "orders", "1")
         assert leaders(first) == before
         assert [first.incarnation, second.incarnation] == incarnations
+
+    def test_a_member_that_starts_together_with_postgresql_waits_until_its_former_row_is_over(
+        self, world: ClusterWorld
+    ) -> None:
+        """As after a loss of power: no session can show any more that the former process is dead."""
+        lease_ms = 2 * LEASE_MS
+        world.start("first", lease_ms=lease_ms).abandon()
+        world.server.stop("immediate")
+        world.server.start()
+        again = world.start("first", lease_ms=lease_ms)
+        assert again.await_leaders(LONG_MS)
+
+    def test_a_member_over_a_copy_of_the_database_never_reaches_those_over_the_first_one(
+        self, world: ClusterWorld
+    ) -> None:
+        """Their rows have come along, and look alive for a lease; the secret of the cluster is the same."""
+        first = world.start("first")
+        assert first.await_leaders(LONG_MS)
+        copied = PostgresqlServer(world.server)
+        url = world.url.replace(f":{world.server.port}/", f":{copied.port}/")
+        try:
+            second = world.start("second", broker=BrokerSettings(store=StoreSettings(url=url)))
+            send(second.connect(ShardPlace(0), RecordedEvents()), "orders", "1")
+            assert first.brokers()[0].virtual_host.queue_names() == []
+            assert second.brokers()[0].virtual_host.queue_names() == ["orders"]
+            second.stop()
+        finally:
+            copied.remove()
 
     def test_without_postgresql_for_longer_than_the_lease_nothing_is_served(self, world: ClusterWorld) -> None:
         first = world.start("first", lease_ms=LEASE_MS // 2, leader_wait_ms=LONG_MS)

@@ -12,6 +12,8 @@ from pyjms_provider.cluster.errors import ClusterError
 from pyjms_provider.cluster.settings import ClusterSettings, LinkSettings
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.errors import NewerStoreError, UnavailableStoreError
+from pyjms_provider.stores.sql import cluster
+from pyjms_provider.stores.sql.cluster import Formats
 from tests.ports import free_port
 from tests.provider.cluster.world import LONG_MS, SHARDS, ClusterWorld
 
@@ -91,10 +93,19 @@ class TestJoining:
         assert first.await_leaders(LONG_MS)
         assert first.trouble is None
 
-    def test_an_unknown_version_of_the_tables_is_refused(self, world: ClusterWorld) -> None:
+    def test_a_newer_format_is_refused(self, world: ClusterWorld) -> None:
         world.start("first")
-        world.execute("UPDATE shop.pyjms_cluster SET version = 2")
-        with pytest.raises(NewerStoreError, match="have version 2, and this pyjms knows 1"):
+        world.execute("UPDATE shop.pyjms_member SET version = '9.0'")
+        world.execute("UPDATE shop.pyjms_cluster SET format = 2")
+        with pytest.raises(NewerStoreError, match=r"has format 2, .* knows the formats up to 1: .*\(first 9\.0\)"):
+            world.start("second")
+
+    def test_a_format_that_is_no_longer_known_is_refused(
+        self, world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.start("first")
+        monkeypatch.setattr(cluster, "FORMATS", Formats(oldest=2, newest=3))
+        with pytest.raises(ClusterError, match=r"has format 1, .* from 2 on: update all members"):
             world.start("second")
 
     def test_a_wrong_clock_is_refused(self, world: ClusterWorld) -> None:

@@ -2,104 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
+from typing import NoReturn
 
 import pytest
 
-from pyjms.spi.clock import Clock, SystemClock
-from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import BranchError, InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeRequest
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import (
+    BranchError,
+    CapabilityError,
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+    StageError,
+)
+from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.replay import StageName
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.clients.cluster.connection import ClusterConnection
-from pyjms_provider.clients.cluster.session import ClusterSession
+from pyjms_provider.clients.cluster.session import ClusterSession, SessionPart
+from pyjms_provider.clients.vm import VmConnection, VmSession
+from pyjms_provider.cluster.placement import ShardPlace
 from pyjms_tck.spi.environment import envelope
-from tests.provider.clients.stomp.world import Events
-from tests.provider.cluster.fake import SHARDS, FakeCluster
-
-PATIENCE_S = 20.0
-
-
-def in_shard(cluster: FakeCluster, number: int, kind: AddressKind = AddressKind.QUEUE) -> Address:
-    """Return a destination that is in that shard."""
-    names = (f"d{each}" for each in range(10_000))
-    return Address(kind, next(name for name in names if cluster.placement.shard_of(kind, name) == number))
-
-
-class Client:
-    """A connection with a queue in each shard."""
-
-    def __init__(self, cluster: FakeCluster, clock: Clock) -> None:
-        self.cluster = cluster
-        self.events = Events()
-        self.clock = clock
-        self.connection = self.connect()
-        self.queues = [in_shard(cluster, number) for number in range(SHARDS)]
-
-    def connect(self) -> ClusterConnection:
-        """Return a started connection."""
-        connection = ClusterConnection(self.cluster, self.events, self.clock)
-        connection.start()
-        return connection
-
-    def session(self, *, transacted: bool = False) -> ClusterSession:
-        """Return a session."""
-        return self.connection.open_session(transacted=transacted)
-
-    def send(self, *texts: str, session: ProviderSession | None = None, to: int = 0) -> None:
-        """Send PERSISTENT messages to the queue of a shard."""
-        session = session or self.session()
-        for text in texts:
-            session.send(envelope(self.queues[to], text, delivery_mode=2))
-
-    def left(self, number: int) -> list[tuple[str, bool]]:
-        """Take all that is in the queue of a shard, as another client."""
-        connection = self.connect()
-        session = connection.open_session(transacted=False)
-        consumer, _ = consume(session, self.queues[number])
-        consumer.catch_up()
-        found = []
-        while (delivery := consumer.poll()) is not None:
-            found.append((str(delivery.envelope.body), delivery.redelivered))
-            session.acknowledge([delivery])
-            consumer.catch_up()
-        connection.close()
-        return found
-
-    def all_left(self) -> list[list[str]]:
-        """Return the texts in the queues of all shards."""
-        return [[text for text, _ in self.left(number)] for number in range(SHARDS)]
-
-
-def consume(session: ProviderSession, address: Address) -> tuple[ProviderConsumer, Event]:
-    """Return a consumer, and what is set when it may have a message."""
-    ready = Event()
-    request = SubscribeRequest(address=address, selector=None, no_local=False, durable_name=None)
-    return session.subscribe(request, ready.set), ready
-
-
-def take(consumer: ProviderConsumer, ready: Event) -> Delivery:
-    """Wait for a message."""
-    while True:
-        ready.clear()
-        delivery = consumer.poll_or_wait()
-        if delivery is not None:
-            return delivery
-        assert ready.wait(PATIENCE_S), "no message came"
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    clock = SystemClock()
-    cluster = FakeCluster(tmp_path, clock)
-    client = Client(cluster, clock)
-    yield client
-    client.connection.close()
-    cluster.stop()
-
+from tests.provider.cluster.clients import PATIENCE_S, Client, consume, in_shard, take
+from tests.provider.cluster.fake import SHARDS
 
 NOTHING: list[list[str]] = [[], [], [], []]
 ALL = [["0"], ["1"], ["2"], ["3"]]
@@ -233,6 +163,24 @@ def test_a_leader_that_moves_at_the_decision_applies_it(client: Client, moved: i
     assert client.all_left() == (ALL if commits else NOTHING)
 
 
+@pytest.mark.parametrize("moved", [0, 1])
+def test_what_is_sent_after_a_commit_follows_it_though_a_leader_had_died(client: Client, moved: int) -> None:
+    session = send_to_all(client)
+    client.cluster.decisions.after_commit = lambda: client.cluster.move(moved)
+    session.commit()
+    client.send("later", to=moved)
+    assert client.left(moved) == [(str(moved), False), ("later", False)]
+    assert (client.cluster.decisions.rows, client.cluster.in_doubt()) == ({}, 0)
+
+
+def test_a_part_that_its_leader_has_committed_by_the_decision_is_done(client: Client) -> None:
+    session = send_to_all(client)
+    client.cluster.decisions.after_commit = client.cluster.settle
+    session.commit()
+    assert client.cluster.decisions.rows == {}
+    assert client.all_left() == ALL
+
+
 def test_the_members_have_taken_the_coordinator_for_dead(client: Client) -> None:
     session = send_to_all(client)
     decisions = client.cluster.decisions
@@ -312,6 +260,253 @@ def test_a_temporary_queue_takes_part_in_the_transaction_of_another_client(clien
     other.close()
 
 
+def test_a_member_that_cannot_coordinate_rolls_all_parts_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise ResourceError("it is no member at the moment")
+
+    session = client.session(transacted=True)
+    client.send("0", session=session, to=0)
+    client.send("1", session=session, to=1)
+    with monkeypatch.context() as context:
+        context.setattr(client.cluster.decisions, "new_id", refuse)
+        with pytest.raises(RolledBackError, match="it is no member at the moment"):
+            session.commit()
+    client.send("later", session=session, to=0)
+    client.send("later", session=session, to=1)
+    session.commit()
+    assert client.all_left() == [["later"], ["later"], [], []]
+
+
+class TestNothingIsLeft:
+    """Whatever fails as a transaction ends, none of its work becomes part of the session's next one."""
+
+    @staticmethod
+    def part_at(session: ClusterSession, number: int) -> SessionPart:
+        (part,) = [part for part in session.parts() if part.shard.place == ShardPlace(number)]
+        return part
+
+    @staticmethod
+    def inner(session: ClusterSession, number: int) -> ProviderSession:
+        found = TestNothingIsLeft.part_at(session, number).session
+        assert found is not None
+        return found
+
+    @staticmethod
+    def fail(error: Exception) -> Callable[..., NoReturn]:
+        def fail(*_: object, **__: object) -> NoReturn:
+            raise error
+
+        return fail
+
+    def check_next(self, client: Client, session: ClusterSession) -> None:
+        """Check that the next transaction of the session has its own messages alone."""
+        for number in range(SHARDS):
+            client.send("next", session=session, to=number)
+        session.commit()
+        client.cluster.settle()
+        assert client.cluster.in_doubt() == 0
+        assert client.all_left() == [["next"]] * SHARDS
+
+    @pytest.mark.parametrize("at", [0, 1, 3])
+    def test_a_part_that_cannot_be_prepared_there(
+        self, client: Client, at: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = send_to_all(client)
+        with monkeypatch.context() as context:
+            context.setattr(self.inner(session, at), "prepare", self.fail(CapabilityError("it is an older one")))
+            with pytest.raises(RolledBackError, match="it is an older one"):
+                session.commit()
+        self.check_next(client, session)
+
+    @pytest.mark.parametrize("at", [0, 1, 3])
+    @pytest.mark.parametrize("call", ["prepare", "commit"])
+    def test_an_error_that_nobody_foresees(
+        self, client: Client, at: int, call: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = send_to_all(client)
+        with monkeypatch.context() as context:
+            if call == "prepare":
+                context.setattr(self.inner(session, at), "prepare", self.fail(ZeroDivisionError("a bug")))
+                with pytest.raises(ZeroDivisionError):
+                    session.commit()
+            else:
+                context.setattr(client.cluster.decisions, "commit", self.fail(ZeroDivisionError("a bug")))
+                with pytest.raises(InDoubtError, match="a bug"):
+                    session.commit()
+        assert client.cluster.decisions.left, "the cluster is to roll back what may be prepared"
+        client.cluster.settle()
+        self.check_next(client, session)
+
+    @pytest.mark.parametrize("at", [0, 1])
+    @pytest.mark.parametrize("ends", ["rolled back", "lost", "staged", "prepared"])
+    def test_a_part_that_does_not_answer_as_it_is_rolled_back(
+        self, client: Client, at: int, ends: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = send_to_all(client)
+        with monkeypatch.context() as context:
+            context.setattr(self.inner(session, at), "rollback", self.fail(ResourceError("no answer")))
+            if ends == "rolled back":
+                session.rollback()
+            elif ends == "lost":
+                client.cluster.move(2)
+                with pytest.raises(RolledBackError):
+                    session.commit()
+            else:
+                call = "stage" if ends == "staged" else "prepare"
+                context.setattr(self.inner(session, 0), call, self.fail(ResourceError("no room")))
+                with pytest.raises(ResourceError, match="no room"):
+                    if ends == "staged":
+                        session.stage(StageName("sink", 1, 0, "1"), keep_s=60)
+                    else:
+                        session.prepare(Xid(1, b"own", b"branch"))
+        self.check_next(client, session)
+
+    @pytest.mark.parametrize("at", [0, 1])
+    @pytest.mark.parametrize("with_front", [False, True])
+    def test_the_only_part_fails_and_it_is_not_known_when(
+        self, client: Client, at: int, with_front: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = client.session(transacted=True)
+        client.send("first", session=session, to=at)
+        if with_front:
+            session.send(envelope(client.connection.create_temporary(AddressKind.QUEUE), "first"))
+        with monkeypatch.context() as context:
+            context.setattr(self.inner(session, at), "commit", self.fail(ResourceError("it failed")))
+            with pytest.raises(InDoubtError, match="it failed"):
+                session.commit()
+        self.check_next(client, session)
+
+    def test_work_that_begins_as_the_session_at_the_shard_is_replaced(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = client.session(transacted=True)
+        client.send("first", session=session)
+        session.commit()
+        part, old = self.part_at(session, 0), self.inner(session, 0)
+
+        def replace() -> ProviderSession:
+            term = part.shard.current()
+            part._enter(term, term.connection.open_session(transacted=True))
+            return old
+
+        with monkeypatch.context() as context:
+            context.setattr(old, "close", lambda: None)  # it is about to be
+            context.setattr(part, "ready", replace)
+            client.send("lost", session=session)
+        with pytest.raises(RolledBackError):
+            session.commit()
+        old.close()
+        client.send("next", session=session)
+        session.commit()
+        assert client.left(0) == [("first", False), ("next", False)]
+
+    def test_a_part_that_does_not_answer_as_the_session_closes(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client.send("order", to=2)
+        session = client.session(transacted=True)
+        client.send("first", session=session, to=1)
+        session.acknowledge([take(*consume(session, client.queues[2]))])
+        monkeypatch.setattr(self.inner(session, 1), "close", self.fail(ResourceError("no answer")))
+        session.close()
+        assert client.left(2) == [("order", True)]
+
+
+class TestStaging:
+    """What a session has sent stays with it until it is staged, committed or rolled back, as at a single broker."""
+
+    UNIT = StageName("sink", 1, 0, "1")
+
+    @pytest.mark.parametrize("at", [0, 1])
+    @pytest.mark.parametrize("ends", ["committed", "staged by another name", "rolled back"])
+    def test_a_unit_whose_name_is_taken_goes_on(self, client: Client, at: int, ends: str) -> None:
+        other = client.session(transacted=True)
+        client.send("other", session=other, to=at)
+        assert other.stage(self.UNIT, keep_s=60) == 1
+        session = client.session(transacted=True)
+        for number in range(at, SHARDS):
+            client.send(str(number), session=session, to=number)
+        with pytest.raises(StageError):
+            session.stage(self.UNIT, keep_s=60)
+        if ends == "committed":
+            session.commit()
+        elif ends == "rolled back":
+            session.rollback()
+            session.commit()
+        else:
+            again = StageName("sink", 1, 0, "2")
+            assert session.stage(again, keep_s=60) == SHARDS - at
+            client.connection.stages().promote("sink", 1, [again])
+        assert client.all_left() == (NOTHING if ends == "rolled back" else [[]] * at + ALL[at:])
+
+    @pytest.mark.parametrize("taken", [1, 2, 3])
+    def test_a_unit_whose_name_is_taken_in_a_later_shard_is_rolled_back(self, client: Client, taken: int) -> None:
+        other = client.session(transacted=True)
+        client.send("other", session=other, to=taken)
+        assert other.stage(self.UNIT, keep_s=60) == 1
+        session = send_to_all(client)
+        # Not `StageError`: the client must not believe that a commit makes up for it.
+        with pytest.raises(RolledBackError, match="could not be staged"):
+            session.stage(self.UNIT, keep_s=60)
+        session.commit()
+        [unit] = client.connection.stages().units("sink")
+        assert (unit.name, unit.messages) == (self.UNIT, 1)
+        client.connection.stages().promote("sink", 1, [self.UNIT])
+        assert client.all_left() == [["other"] if number == taken else [] for number in range(SHARDS)]
+
+
+class TestReplacing:
+    @pytest.mark.parametrize("lost", [0, 1])
+    def test_a_connection_that_is_taken_for_lost_keeps_neither_messages_nor_the_client_id(
+        self, client: Client, lost: int
+    ) -> None:
+        client.connection.set_client_id("clerk")
+        client.send("order", to=lost)
+        session = client.session()
+        consumer, ready = consume(session, client.queues[lost])
+        assert take(consumer, ready).envelope.body == "order"
+        (part,) = session.parts()
+        part.shard.lose(part.term, ConnectionLostError("it was silent"))
+        assert take(consumer, ready).redelivered
+
+    def test_a_leader_that_stops_while_a_connection_is_restored_is_not_the_end(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = client.session()
+        consumer, ready = consume(session, client.queues[0])
+        open_session = VmConnection.open_session
+        closed: list[VmConnection] = []
+
+        def refuse_once(connection: VmConnection, *, transacted: bool) -> VmSession:
+            monkeypatch.setattr(VmConnection, "open_session", open_session)
+            closed.append(connection)
+            raise ClosedError("the broker has just been stopped")
+
+        monkeypatch.setattr(VmConnection, "open_session", refuse_once)
+        client.cluster.move(0)
+        client.send("late", session=client.session(), to=0)
+        delivery = take(consumer, ready)
+        assert delivery.envelope.body == "late"
+        session.acknowledge([delivery])
+        [connection] = closed
+        with pytest.raises(ClosedError):
+            connection.open_session(transacted=False)
+
+    def test_a_leader_that_stops_when_it_is_first_connected_is_looked_for_again(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start = VmConnection.start
+
+        def refuse_once(connection: VmConnection) -> None:
+            monkeypatch.setattr(VmConnection, "start", start)
+            raise ClosedError("the broker has just been stopped")
+
+        session = client.session()
+        monkeypatch.setattr(VmConnection, "start", refuse_once)
+        client.send("0", session=session, to=0)
+        assert client.left(0) == [("0", False)]
+
+
 class TestReceiving:
     @pytest.mark.parametrize("moved", [0, 1])
     def test_a_consumer_waits_on_when_the_leader_moves(self, client: Client, moved: int) -> None:
@@ -380,6 +575,25 @@ class TestReceiving:
         assert client.left(1 - moved) == ([] if raised.type is InDoubtError else [("a", True)])
 
 
+def _end_and_commit(session: ProviderSession, xid: Xid) -> None:
+    session.xa_end(xid)
+    session.xa_commit(xid, one_phase=True)
+
+
+def send_in_branch(client: Client, xid: Xid) -> ClusterSession:
+    """Return a session that has sent a message to each shard in a branch."""
+    session = client.session(transacted=True)
+    session.xa_start(xid)
+    for number in range(SHARDS):
+        client.send(str(number), session=session, to=number)
+    return session
+
+
+def commit_in_one_phase(client: Client, xid: Xid) -> None:
+    """Commit a branch that has sent a message to each shard."""
+    _end_and_commit(send_in_branch(client, xid), xid)
+
+
 class TestBranches:
     def test_a_branch_whose_part_was_lost_before_its_prepare_is_rolled_back(self, client: Client) -> None:
         for moved in range(SHARDS):
@@ -415,6 +629,104 @@ class TestBranches:
             other.xa_prepare(xid)
         assert raised.value.failure is BranchFailure.ROLLED_BACK
         assert client.all_left() == NOTHING
+
+    @pytest.mark.parametrize("moved", [0, 1])
+    def test_a_message_of_a_former_leader_that_is_acknowledged_in_a_branch_rolls_it_back(
+        self, client: Client, moved: int
+    ) -> None:
+        client.send("received", to=moved)
+        session = client.session(transacted=True)
+        consumer, ready = consume(session, client.queues[moved])
+        xid, later = Xid(1, b"received", b"before"), Xid(1, b"received", b"after")
+        session.xa_start(xid)
+        delivery = take(consumer, ready)
+        client.send("sent", session=session, to=2)
+        client.cluster.move(moved)
+        session.acknowledge([delivery])
+        with pytest.raises(BranchError) as raised:  # the end of the work may tell it, or the commit
+            _end_and_commit(session, xid)
+        assert raised.value.failure is BranchFailure.ROLLED_BACK
+        with suppress(BranchError):  # nothing may be left of it
+            session.xa_rollback(xid)
+        session.xa_start(later)
+        delivery = take(consumer, ready)
+        assert (delivery.envelope.body, delivery.redelivered) == ("received", True)
+        session.acknowledge([delivery])
+        _end_and_commit(session, later)
+        assert client.all_left() == NOTHING
+
+    def test_work_that_is_lost_where_a_branch_was_to_begin_rolls_it_back(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        xid = Xid(1, b"begun", b"elsewhere")
+        home = client.cluster.placement.shard_of_branch(str(xid))
+        at = (home + 1) % SHARDS
+        session = client.session(transacted=True)
+        for number in (home, at):
+            client.send("before", session=session, to=number)
+        session.commit()
+        session.xa_start(xid)
+        client.send("kept", session=session, to=home)
+        with monkeypatch.context() as context:
+            lose = TestNothingIsLeft.fail(ConnectionLostError("the leader has died"))
+            context.setattr(TestNothingIsLeft.inner(session, at), "xa_start", lose)
+            client.send("lost", session=session, to=at)
+        with pytest.raises(BranchError) as raised:
+            session.xa_end(xid)
+        assert raised.value.failure is BranchFailure.ROLLED_BACK
+        with suppress(BranchError):
+            session.xa_rollback(xid)
+        assert client.all_left() == [["before"] if number in (home, at) else [] for number in range(SHARDS)]
+
+    @pytest.mark.parametrize("is_written", [True, False])
+    def test_a_commit_in_one_phase_without_an_answer_is_done_everywhere_or_nowhere(
+        self, client: Client, is_written: bool
+    ) -> None:
+        xid = Xid(1, b"one phase", str(is_written).encode())
+        decisions = client.cluster.decisions
+        if is_written:
+            decisions.fails_after = InDoubtError("no answer")
+        else:
+            decisions.fails_before = InDoubtError("no answer")
+        with pytest.raises(BranchError) as raised:
+            commit_in_one_phase(client, xid)
+        assert raised.value.failure is BranchFailure.UNREACHABLE
+        other = client.connect().open_session(transacted=True)
+        with pytest.raises(BranchError) as raised:
+            other.xa_rollback(xid)
+        assert raised.value.failure is BranchFailure.UNKNOWN
+        client.cluster.settle()
+        assert client.all_left() == (ALL if is_written else NOTHING)
+
+    @pytest.mark.parametrize("at", [0, 1])
+    def test_a_rollback_does_not_reach_a_shard_that_has_not_done_a_commit_in_one_phase(
+        self, client: Client, at: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        xid = Xid(1, b"one phase", b"one left")
+        session = send_in_branch(client, xid)
+        session.xa_end(xid)
+        with monkeypatch.context() as context:
+            fail = TestNothingIsLeft.fail(ConnectionLostError("the leader stops"))
+            context.setattr(TestNothingIsLeft.inner(session, at), "xa_commit", fail)
+            session.xa_commit(xid, one_phase=True)
+        with pytest.raises(BranchError) as raised:
+            session.xa_rollback(xid)
+        assert raised.value.failure is BranchFailure.UNKNOWN
+        assert client.all_left() == ALL
+
+    def test_a_commit_in_one_phase_that_was_decided_is_finished_without_the_coordinator(self, client: Client) -> None:
+        client.cluster.decisions.fails_after = InDoubtError("no answer")
+        with pytest.raises(BranchError):
+            commit_in_one_phase(client, Xid(1, b"one phase", b"left"))
+        client.cluster.settle()
+        assert client.all_left() == ALL
+
+    @pytest.mark.parametrize("moved", [0, 1])
+    def test_a_commit_in_one_phase_is_finished_at_the_next_leader(self, client: Client, moved: int) -> None:
+        client.cluster.decisions.after_commit = lambda: client.cluster.move(moved)
+        commit_in_one_phase(client, Xid(1, b"one phase", b"moved"))
+        assert client.cluster.decisions.rows == {}
+        assert client.all_left() == ALL
 
     def test_a_prepared_branch_outlives_all_leaders(self, client: Client) -> None:
         xid = Xid(1, b"kept", b"b")

@@ -57,9 +57,9 @@ class ClusterWorld:
         self.members.append(started)
         return started
 
-    def start_process(self, member: str, *, shards: int = SHARDS) -> MemberProcess:
+    def start_process(self, member: str, *, shards: int = SHARDS, lease_ms: int = LEASE_MS) -> MemberProcess:
         """Start a member in another process, and return when it has joined."""
-        process = MemberProcess(self.url, member, shards)
+        process = MemberProcess(self.url, member, shards, lease_ms)
         self.processes.append(process)
         process.read("joined")
         return process
@@ -82,9 +82,9 @@ class ClusterWorld:
 class MemberProcess:
     """A member in a process of its own."""
 
-    def __init__(self, url: str, member: str, shards: int) -> None:
+    def __init__(self, url: str, member: str, shards: int, lease_ms: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.provider.cluster.member_process", url, member, str(shards)],
+            [sys.executable, "-m", "tests.provider.cluster.member_process", url, member, str(shards), str(lease_ms)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import DestinationError
-from pyjms_provider.core.host.virtual_host import TemporaryDestinations
+from pyjms_provider.core.host.temporaries import TemporaryDestinations
 from tests.provider.cost import kept, steps_of
 from tests.provider.helpers import QueueWorld
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event, Thread
 from weakref import ref
 
-from pyjms_provider.core.host.virtual_host import KeyedLock
+from pyjms_provider.core.queue.altering import KeyedLock
 
 
 def test_one_at_a_time() -> None:

@@ -7,11 +7,20 @@ from threading import Barrier, Thread
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, SubscriptionInUseError
+from pyjms.spi.errors import (
+    DestinationError,
+    DestinationInUseError,
+    ProviderError,
+    ResourceError,
+    SubscriptionInUseError,
+)
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.host.host_policy import HostPolicy
-from pyjms_provider.core.host.virtual_host import TemporaryEndedError, VirtualHost
+from pyjms_provider.core.host.temporaries import TemporaryEndedError
+from pyjms_provider.core.host.virtual_host import VirtualHost
 from pyjms_provider.core.message.message_state import MessageState
+from pyjms_provider.core.policy import PolicyError, QueuePolicy
+from pyjms_provider.core.queue.altering import RetiredQueueError
 from pyjms_provider.core.queue.channel_state import Reliability
 from pyjms_provider.core.store import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, NEWS, ORDERS, HandClock, make_envelope
@@ -103,3 +112,67 @@ def test_a_closed_host_has_let_go_of_all_messages() -> None:
     assert len(host.store) == 3
     host.close()
     assert len(host.store) == 0
+
+
+class TestRetiredQueues:
+    """Names of queues that are elsewhere."""
+
+    def test_clients_cannot_use_a_retired_name_until_it_is_admitted(self) -> None:
+        host = make_host()
+        host.queue("orders")
+        host.retire_queue("orders")
+        assert host.queue_names() == []
+        assert host.retired_queues == {"orders"}
+        for use in (
+            lambda: host.route(make_envelope(destination=ORDERS), None, None),
+            lambda: host.readable_queue(ORDERS, CONNECTION),
+            lambda: host.create_queue("orders", None),
+        ):
+            with pytest.raises(RetiredQueueError, match="try again"):
+                use()
+        host.admit_queue("orders")
+        host.route(make_envelope(destination=ORDERS), None, None)
+        assert host.queue("orders").count(MessageState.NEW) == 1
+
+    def test_a_queue_that_is_used_stays(self) -> None:
+        host = make_host()
+        host.route(make_envelope(destination=ORDERS), None, None)
+        host.create_queue("limited", QueuePolicy(max_messages=1))
+        for name, why in (("orders", "1 message and 0 consumers"), ("limited", "attributes of its own")):
+            with pytest.raises(DestinationInUseError, match=why):
+                host.retire_queue(name)
+        assert host.retired_queues == frozenset()
+        host.route(make_envelope(destination=ORDERS), None, None)
+        assert host.queue("orders").count(MessageState.NEW) == 2
+
+    def test_a_sender_that_has_the_queue_already_is_refused(self) -> None:
+        host = make_host()
+        queue = host.queue("orders")
+        host.retire_queue("orders")
+        host._queues["orders"] = queue  # as a sender that has looked it up before
+        with pytest.raises(RetiredQueueError):
+            host.route(make_envelope(destination=ORDERS), None, None)
+
+    def test_dead_letters_stay_here_whatever_is_retired(self) -> None:
+        host = make_host()
+        host.retire_queue("DLQ")
+        host.mover.put(make_envelope(destination=Address(AddressKind.QUEUE, "DLQ")), None, 0)
+        assert host.queue("DLQ").count(MessageState.NEW) == 1
+
+
+def test_a_policy_that_a_queue_cannot_have_is_refused() -> None:
+    host = make_host()
+
+    def check(name: str, policy: QueuePolicy) -> None:
+        if name == "orders" and policy.exclusive:
+            raise PolicyError("not this one")
+
+    host.check_policy = check
+    exclusive = QueuePolicy(exclusive=True)
+    assert host.create_queue("bills", exclusive)
+    with pytest.raises(PolicyError, match="not this one"):
+        host.create_queue("orders", exclusive)
+    host.create_queue("orders", None)
+    with pytest.raises(PolicyError, match="not this one"):
+        host.alter_queue("orders", exclusive=True)
+    assert host.alter_queue("orders", max_messages=3)

@@ -93,6 +93,12 @@ def test_the_attributes_of_a_host_are_obeyed(folder: Folder) -> None:
             {"queue_defaults": {"overflow": "flow_to_disk"}},
             "queue_defaults: overflow=flow_to_disk without a limit does nothing",
         ),
+        ({"queue_defaults": {"partitions": 2}}, "queue_defaults: partitions is 2, and needs a cluster, which alone"),
+        (
+            {"queue_patterns": [{"pattern": "a", "policy": {}}, {"pattern": "b*", "policy": {"partitions": 4}}]},
+            "queue_patterns.1.policy: partitions is 4, and needs a cluster, which alone",
+        ),
+        ({"subscription_defaults": {"partitions": 2}}, "subscription_defaults: .*partitions is for queues"),
         ({"store_url": "postgresql+psycopg://me:secret@db/x"}, "store_url: holds a password, which would be seen"),
         ({"memory_bytes": "1"}, "memory_bytes: should be greater than or equal to 1000000"),
         ({"synchronous": "maybe"}, "synchronous: should be 'full', 'normal' or 'off'"),
@@ -102,6 +108,16 @@ def test_a_host_with_wrong_attributes_is_refused(folder: Folder, attributes: dic
     with pytest.raises(InvalidAttributesError, match=says) as caught:
         folder.host(**attributes)
     assert "secret" not in caught.value.reason
+
+
+def test_one_broker_divides_no_queue(folder: Folder) -> None:
+    host = folder.host()
+    with pytest.raises(InvalidAttributesError, match="partitions: partitions is 4, and only a cluster divides queues"):
+        host.create_child("queue", {"name": "orders", "partitions": 4})
+    queue = host.create_child("queue", {"name": "orders", "partitions": 1})
+    with pytest.raises(InvalidAttributesError, match="partitions: partitions is 2, and only a cluster divides queues"):
+        queue.set_attributes({"partitions": 2})
+    assert queue.attribute_values(["partitions"]) == {"partitions": 1}
 
 
 def test_a_store_that_cannot_be_opened_makes_no_host(folder: Folder) -> None:

@@ -129,6 +129,7 @@ def _read(wire: ClientConnection) -> bytes:
     return data
 
 
+@pytest.mark.realises("BJ-GEN-2", "BJ-PE-5")
 def test_stomp_and_amqp_share_a_port_and_their_messages() -> None:
     with anonymous_broker(**BOTH) as served, RawStomp.shaking(port_of(served)) as stomp, amqp(served) as client:
         stomp.say("CONNECT\naccept-version:1.2\nhost:\n\n")
@@ -171,6 +172,7 @@ def test_the_bare_message_is_the_same_bytes_after_a_restart(tmp_path: Path) -> N
         client.close()
 
 
+@pytest.mark.realises("BJ-PE-3")
 def test_the_first_bytes_may_come_one_by_one() -> None:
     with anonymous_broker(**BOTH) as served:
         with socket.create_connection(("127.0.0.1", port_of(served)), _WAIT_S) as wire:

@@ -23,7 +23,7 @@ from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.opening import open_store
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_store
-from pyjms_provider.stores.sql.database import BETWEEN_LOOKS_MS, LEASE_S, LeaseMonitor
+from pyjms_provider.stores.sql.database import BETWEEN_LOOKS_MS, LEASE_S, Lease, LeaseMonitor
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.parts import group_of
 
@@ -102,6 +102,39 @@ def is_held(journal: SqlJournal) -> bool:
 def cut(postgresql: PostgresqlServer, backend: int) -> None:
     with postgresql.connect() as administrator:
         administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (backend,))
+
+
+def test_a_lease_ends_when_others_may_take_the_store() -> None:
+    clock = VirtualClock()
+    limit_s = LEASE_S / 2
+    lease = Lease(clock, lambda: limit_s)
+    lease.renew(lease.now_s())
+    clock.advance(LEASE_MS // 2 - 1)
+    found = [lease.is_valid]
+    lease.renew(lease.now_s())
+    lease.extend(lease.now_s())
+    clock.advance(1)
+    found.append(lease.is_valid)
+    limit_s = 10 * LEASE_S
+    lease.renew(lease.now_s())
+    clock.advance(LEASE_MS - 1)
+    found.append(lease.is_valid)
+    clock.advance(1)
+    found.append(lease.is_valid)
+    assert found == [True, False, True, False]
+
+
+def test_a_connection_that_looks_open_does_not_hold_a_store_that_others_may_take(url: str, clock: Looked) -> None:
+    limit_s = LEASE_S
+    journal = open_journal(StoreSettings(url=url, held_until_s=lambda: limit_s), NAME, clock)
+    clock.look()
+    assert is_held(journal)
+    clock.look()  # finds the connection open, as it would if the network were cut
+    assert not is_held(journal)
+    limit_s = 10 * LEASE_S  # a heartbeat was written
+    clock.look()
+    assert is_held(journal)
+    journal.close(clean=False)
 
 
 def test_an_idle_holder_that_lost_its_lock_takes_it_again(

@@ -19,10 +19,13 @@ from pyjms.joining import joined
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.broker import stop_broker
+from pyjms_provider.core.journal.journal import Changes, Removal
 from pyjms_provider.core.journal.storage_manager import StorageManager
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.parts import SqlStore
 from tests.provider.stores.unwatched import UnwatchedClock
@@ -171,3 +174,22 @@ def test_a_closed_store_is_joined_no_more(store: str, engine: Engine) -> None:
     journal.close(clean=True)
     with engine.begin() as connection, pytest.raises(ClosedError):
         journal.join(connection)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_message_written_without_force_does_not_come_back_when_an_application_has_removed_it(
+    store: str, engine: Engine, postgresql: PostgresqlServer, mode: str
+) -> None:
+    """The store writes again what it has not forced, and does not know what others have written since."""
+    world = World(JournalHome(lambda holder: open_journal(StoreSettings(url=store), holder, UnwatchedClock())))
+    received, later = world.message(), world.message()
+    world.journal.write(Changes(messages=[received]), force=False)
+    with engine.connect() as connection, connection.begin():
+        writer = world.journal.join(connection)
+        writer.write(Changes(removals=[Removal(world.queue, received.reference)]), force=True)
+    engine.dispose()
+    postgresql.stop(mode)
+    postgresql.start()
+    world.add(later)
+    assert [message for message, _ in world.reopen().ids] == [later.reference.id]
+    world.home.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ from pyjms_provider.settings import StoreSettings, Synchronous
 from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_module
+from pyjms_provider.stores.sql.postgresql_connections import make_engine
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
@@ -78,7 +80,7 @@ def test_a_connection_that_was_lost_between_two_writes_is_made_again(
 def test_the_server_notices_that_a_holders_machine_is_gone(url: str, setting: str, value: str) -> None:
     """Also while it waits for the confirmation of an answer: then it sends no probes, and a stand-by broker waited for 15 minutes."""
     clock = SystemClock()
-    engine = postgresql_module.make_engine(make_url(url), postgresql_module.AnswerTimeout(clock))
+    engine = make_engine(make_url(url), postgresql_module.AnswerTimeout(clock))
     holding = postgresql_module.LockConnection(engine, clock)
     assert holding.acquire()
     assert holding.connection is not None
@@ -131,6 +133,26 @@ def test_a_commit_that_was_cut_off_is_settled_by_looking(
         world.remove((world.queue, old.reference))
         assert world.reopen().ids == []
     assert cuts
+
+
+def test_a_message_written_without_force_does_not_come_back_when_the_answer_to_its_removal_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received, passed_on = world.message(), world.message()
+    world.journal.write(Changes(messages=[received]), force=False)
+    real, cuts = postgresql_module.write, list[int]()
+
+    def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        real(connection, steps, force=force)
+        if not cuts:
+            cuts.append(1)
+            connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(postgresql_module, "write", cut)
+    world.journal.write(Changes(messages=[passed_on], removals=[Removal(world.queue, received.reference)]), force=True)
+    assert cuts
+    assert [message for message, _ in world.reopen().ids] == [passed_on.reference.id]
 
 
 @pytest.mark.parametrize("what", ["branch", "staged unit"])
@@ -292,6 +314,24 @@ def test_a_server_that_dies_in_the_midst_of_commits_loses_nothing_that_was_promi
     found = {message for message, _ in world.reopen().ids}
     assert set(written) <= found
     assert not set(refused) & found
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_messages_written_without_force_are_kept_by_a_server_that_comes_back_and_hold_up_no_other_write(
+    postgresql: PostgresqlServer, world: World, mode: str
+) -> None:
+    """They are written again, as the server may have lost them: an orderly end of it has not."""
+    kept, settled = (world.message(), world.message(world.queue, world.other)), world.message()
+    world.journal.write(Changes(messages=[*kept, settled]), force=False)
+    world.journal.write(_removal(world, settled), force=False)
+    postgresql.stop(mode)
+    postgresql.start()
+    later = world.add(world.message())
+    found = world.reopen().ids
+    assert found == [
+        *((kept[0].reference.id, world.queue), (kept[1].reference.id, world.queue)),
+        *((kept[1].reference.id, world.other), (later.reference.id, world.queue)),
+    ]
 
 
 def test_while_the_server_is_away_writes_are_refused_and_afterwards_they_go_on(
@@ -488,12 +528,23 @@ def test_a_write_of_one_member_that_cannot_be_harms_no_other(world: World) -> No
     assert [message for message, _ in world.reopen().ids] == [good.reference.id, again.reference.id]
 
 
-def test_a_full_disk_refuses_what_needs_room_and_nothing_else(
-    postgresql: PostgresqlServer, url: str, world: World
+def trouble(world: World) -> str | None:
+    return world.journal.trouble
+
+
+def test_a_full_disk_refuses_what_needs_room_and_nothing_else_and_operators_hear_of_it(
+    postgresql: PostgresqlServer,
+    url: str,
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The server says so of a statement, and takes the whole transaction back."""
+    caplog.set_level(logging.INFO, "pyjms.store")
     old, new, other = world.message(), world.message(), world.message()
     world.add(old)
+    reason = trouble(world)
+    assert reason is None
     schema = url.rpartition("%3D")[2]
     with postgresql.connect() as administrator:
         administrator.execute(
@@ -507,9 +558,21 @@ def test_a_full_disk_refuses_what_needs_room_and_nothing_else(
             with pytest.raises(StoreError, match=r"the disk of .* is full; nothing was written\. Make room") as refused:
                 world.add(*messages)
             assert type(refused.value) is StoreError, "it is the write's fault, and no other's"
+            reason = refused.value.reason
         world.remove((world.queue, old.reference))
+        assert trouble(world) == reason, "a removal does not show that there is room"
+        monkeypatch.setattr(postgresql_module, "_FULL_MS", 0)
+        with pytest.raises(StoreError, match="is full"):
+            world.add(new)
+        assert trouble(world) is None, "after a while it is not known any more"
         administrator.execute(f"DROP TRIGGER full_disk ON {schema}.pyjms_message".encode())
     world.add(new)
+    world.add(other)
+    assert trouble(world) is None
+    told = [each for each in caplog.messages if each.startswith("PYJMS-STORE-7")]
+    assert told[0] == f"PYJMS-STORE-7 {reason}"
+    assert [each.endswith("has room for messages again") for each in told] == [False, True]
+    world.remove((world.queue, other.reference))
     assert [message for message, _ in world.reopen().ids] == [new.reference.id]
 
 

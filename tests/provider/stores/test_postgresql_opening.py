@@ -15,8 +15,8 @@ from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from pyjms_provider.stores.sql.postgresql import AnswerTimeout, make_engine
-from pyjms_provider.stores.sql.schema import prepare_schema
+from pyjms_provider.stores.sql.postgresql import AnswerTimeout
+from pyjms_provider.stores.sql.postgresql_connections import make_engine
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, queue_record
 from tests.provider.postgresql import PostgresqlServer
@@ -51,20 +51,26 @@ def cut_holder(administrator: psycopg.Connection[Any]) -> None:
     )
 
 
+@pytest.mark.parametrize("has_all_tables", [True, False])
 def test_who_loses_the_lock_while_it_opens_has_not_opened(
-    url: str, administrator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    url: str, administrator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, has_all_tables: bool
 ) -> None:
     """Else there are two holders: the first one's epoch is the later one, and what the second one has paged out is gone."""
     World(JournalHome(lambda holder: opened(url, holder))).journal.close(clean=True)
+    owner: Any = postgresql.LockConnection if has_all_tables else postgresql
+    name = "take" if has_all_tables else "prepare_schema"
+    if not has_all_tables:
+        administrator.execute("DROP TABLE pyjms_paged")
     lost, seconds = list[ProviderError](), list[World]()
+    usual = getattr(owner, name)
 
-    def prepare_late(*arguments: Any, **options: Any) -> bool:
-        monkeypatch.setattr(postgresql, "prepare_schema", prepare_schema)
+    def open_late(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(owner, name, usual)
         cut_holder(administrator)
         seconds.append(World(JournalHome(lambda _: opened(url, "second", lost))))
-        return prepare_schema(*arguments, **options)
+        return usual(*arguments, **options)
 
-    monkeypatch.setattr(postgresql, "prepare_schema", prepare_late)
+    monkeypatch.setattr(owner, name, open_late)
     with pytest.raises(UnavailableStoreError):
         opened(url, "first")
     (second,) = seconds

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from itertools import product
+from threading import Thread
 from weakref import ref
 
 import pytest
 
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.protocols.engine import DeclinedJobError, RemoteJob
 from pyjms_provider.transport.connection import NEXT, Direction, Event, State
 from pyjms_provider.transport.settings import ListenerSettings
 from tests.provider.transport.by_hand import GRAIN_MS, AnsweringLayer, PassingLayer, World
@@ -165,6 +169,63 @@ def test_a_result_is_told_after_the_end_too(world: World) -> None:
     world.run()
     assert told == [7]
     assert world.engine.diary == ["closed NoneType"]
+
+
+@pytest.mark.parametrize("is_told_at_once", [True, False])
+def test_the_outcome_of_another_process_is_told_later_on_the_connections_thread(
+    world: World, is_told_at_once: bool
+) -> None:
+    told: list[object] = []
+    outcomes: list[Callable[[BaseException | None], None]] = []
+
+    def start(ended: Callable[[BaseException | None], None]) -> bool:
+        outcomes.append(ended)
+        if is_told_at_once:
+            ended(None)
+        return True
+
+    assert world.connection.begin(RemoteJob(start, told.append), told.append)
+    assert told == []
+    if not is_told_at_once:
+        thread = Thread(target=outcomes[0], args=(None,))
+        thread.start()
+        thread.join()
+    assert told == []
+    world.run()
+    assert told == [None, True]
+    world.run()
+    assert "pull" in world.engine.diary
+
+
+def test_a_job_that_another_process_cannot_do_leaves_the_connection_as_it_was(world: World) -> None:
+    assert not world.connection.begin(
+        RemoteJob(lambda ended: False, lambda error: pytest.fail("ended")), lambda is_done: pytest.fail("done")
+    )
+    world.connection.connection_lost(None)
+    world.run()
+    assert world.engine.diary == ["closed NoneType"], "no job is waited for"
+
+
+def test_a_job_that_another_process_declines_is_not_ended(world: World) -> None:
+    def start(ended: Callable[[BaseException | None], None]) -> bool:
+        ended(DeclinedJobError())
+        return True
+
+    told: list[bool] = []
+    assert world.connection.begin(RemoteJob(start, lambda error: pytest.fail("ended")), told.append)
+    world.run()
+    assert told == [False]
+
+
+def test_an_error_of_its_start_is_the_outcome_of_a_job(world: World) -> None:
+    def start(ended: Callable[[BaseException | None], None]) -> bool:
+        raise ResourceError("no")
+
+    told: list[object] = []
+    assert world.connection.begin(RemoteJob(start, lambda error: told.append(type(error))), told.append)
+    assert told == []
+    world.run()
+    assert told == [ResourceError, True]
 
 
 # -------------------------------------------------------------------------------------------------------------------- time

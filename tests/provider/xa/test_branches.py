@@ -314,6 +314,86 @@ class TestClosing:
             first.session.xa_end(ONE)
 
 
+class TestOfSeveralBrokers:
+    """What a resource manager of several brokers does with the part at one of them."""
+
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_a_branch_becomes_another_one_as_it_is_prepared(self, site: XaSite, commits: bool) -> None:
+        site.send("order")
+        party, other = site.party(), site.party()
+        party.work()
+        assert other.session.xa_prepare_as(ONE, TWO)
+        assert site.branches.recover() == [TWO]
+        for call in (other.session.xa_commit, other.session.xa_rollback, other.session.xa_prepare):
+            with refused(BranchFailure.UNKNOWN):
+                call(ONE)
+        site.crash()
+        session = site.session(transacted=True)
+        session.xa_commit(TWO) if commits else session.xa_rollback(TWO)
+        assert (site.texts(), site.texts(BILLS)) == (([], ["bill"]) if commits else (["order"], []))
+
+    def test_a_branch_that_did_nothing_is_over(self, site: XaSite) -> None:
+        session = site.party().session
+        session.xa_start(ONE)
+        session.xa_end(ONE)
+        assert session.xa_prepare_as(ONE, TWO) is False
+        assert not site.branches.reports()
+
+    def test_a_branch_that_was_rolled_back_is_over(self, site: XaSite) -> None:
+        session = site.party().session
+        session.xa_start(ONE)
+        session.xa_end(ONE, fail=True)
+        with refused(BranchFailure.ROLLED_BACK):
+            session.xa_prepare_as(ONE, TWO)
+        assert not site.branches.reports()
+
+    def test_a_name_is_given_once(self, site: XaSite) -> None:
+        site.send("a")
+        site.send("b")
+        party = site.party()
+        party.prepare(TWO)
+        party.work(ONE)
+        with refused(BranchFailure.DUPLICATE):
+            party.session.xa_prepare_as(ONE, TWO)
+        party.session.xa_commit(ONE, one_phase=True)
+        party.session.xa_commit(TWO)
+        assert site.texts(BILLS) == ["bill", "bill"]
+
+    def test_a_branch_in_which_a_session_works_stays(self, site: XaSite) -> None:
+        site.send("order")
+        party = site.party()
+        party.session.xa_start(ONE)
+        party.receive()
+        with refused(BranchFailure.PROTOCOL):
+            party.session.xa_prepare_as(ONE, TWO)
+        party.session.xa_end(ONE)
+        party.session.xa_commit(ONE, one_phase=True)
+        assert site.texts() == []
+
+    def test_notes_are_those_of_all_who_work_in_it_until_it_is_prepared(self, site: XaSite) -> None:
+        site.send("order")
+        party, other = site.party(), site.party()
+        party.work()
+        assert set(party.session.xa_note(ONE)) == set()
+        assert set(party.session.xa_note(ONE, ["a"])) == {"a"}
+        assert set(other.session.xa_note(ONE, ["b, c"])) == {"a", "b, c"}
+        assert set(party.session.xa_note(ONE)) == {"a", "b, c"}
+        party.session.xa_prepare(ONE)
+        with refused(BranchFailure.PROTOCOL):
+            party.session.xa_note(ONE)
+        with refused(BranchFailure.UNKNOWN):
+            party.session.xa_note(TWO, ["a"])
+
+    def test_nothing_is_noted_of_a_branch_that_was_rolled_back(self, site: XaSite) -> None:
+        session = site.party().session
+        session.xa_start(ONE)
+        session.xa_note(ONE, ["a"])
+        session.xa_end(ONE, fail=True)
+        assert set(session.xa_note(ONE)) == {"a"}
+        with refused(BranchFailure.ROLLED_BACK):
+            session.xa_note(ONE, ["b"])
+
+
 class TestCapability:
     def test_a_broker_whose_journal_survives_has_it(self, site: XaSite) -> None:
         connection = site.connect()

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms_tck.report.terminal import compare
 from pyjms_tck.results import Outcome, Report
-from tests.tck.sampling import SEED, third_of_sections
+from tests.tck.sampling import SEED, part_of_sections
 from tests.tidy.source import ROOT
 from tools.make_conformance import FOLDER, Judged, judge
 
@@ -28,7 +28,7 @@ def test_the_suite_passes_through_asyncio(monkeypatch: pytest.MonkeyPatch) -> No
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)  # of the processes that run it: the profile imports the face
     ordinary = Report.from_json((FOLDER / "vm-sqlite.json").read_text("utf-8"))
-    report = judge(FACES, third_of_sections(ordinary, "faces"))
+    report = judge(FACES, part_of_sections(ordinary, "faces"))
     failed = {
         each.requirement.id: [test.failure for test in each.failures]
         for each in report.judgements

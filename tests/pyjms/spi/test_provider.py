@@ -70,6 +70,8 @@ REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
     (ProviderSession, Capability.XA, lambda it: it.xa_start(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_end(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_prepare(XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_prepare_as(XID, XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_note(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_commit(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_rollback(XID)),
     (ProviderSession, Capability.XA, lambda it: it.xa_recover()),

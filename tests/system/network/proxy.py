@@ -134,7 +134,18 @@ class AmqpFrameEnds:
         return found
 
 
-_FRAME_ENDS: Final[dict[str, Callable[[], FrameEnds]]] = {"stomp": StompFrameEnds, "amqp": AmqpFrameEnds}
+class NoFrameEnds:
+    """Of a protocol that is only passed on."""
+
+    def of(self, data: bytes) -> list[int]:
+        return []
+
+
+_FRAME_ENDS: Final[dict[str, Callable[[], FrameEnds]]] = {
+    "stomp": StompFrameEnds,
+    "amqp": AmqpFrameEnds,
+    "any": NoFrameEnds,
+}
 
 
 class Proxy:
@@ -145,6 +156,10 @@ class Proxy:
         self._frame_ends = _FRAME_ENDS[protocol]
         self.rechunks = False
         """Whether bytes are passed on in small pieces of random sizes, with delays between some."""
+        self.delay_s = 0.0
+        """How much later all that arrives is passed on."""
+        self.refuses = False
+        """Whether new connections are ended at once."""
         self._random = Random(seed)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -206,6 +221,8 @@ class Proxy:
             except OSError:
                 return
             try:
+                if self.refuses:
+                    raise ConnectionRefusedError
                 broker = socket.create_connection(self.target)
             except OSError:  # the broker is not there: neither is this
                 _end(client)
@@ -222,6 +239,8 @@ class Proxy:
         try:
             while data := source.recv(65536):
                 self._flows.wait()
+                if self.delay_s:
+                    self._over.wait(self.delay_s)
                 passed, cut = self._judge(way, data, ends.of(data))
                 self._pass_on(sink, data[:passed])
                 if cut is not None and cut.place is Place.LATE:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyjms.spi.errors import AccessDeniedError
-from pyjms.spi.provider import ConnectionEvents, ConnectRequest
+from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.vm import VmConnection, VmProvider
+from pyjms_provider.clients.vm import VmProvider
 
 __all__ = ["SCHEME", "WRONG", "GuardedProvider"]
 
@@ -19,7 +19,7 @@ WRONG = ("nobody", "wrong")
 class GuardedProvider(VmProvider):
     """Connects all but one user."""
 
-    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> VmConnection:
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
         if request.user_name == WRONG[0]:
             raise AccessDeniedError("these credentials are refused")
         return super().connect(replace(request, url=replace(request.url, scheme="vm")), events)

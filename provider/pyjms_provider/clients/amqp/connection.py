@@ -323,12 +323,15 @@ class AmqpConnection(FailoverProviderConnection):
             raise
         return session
 
-    def on_present(self, do: Callable[[PhysicalConnection], Any]) -> Any:
-        """Do something idempotent on the present physical connection; repeat it if that is lost meanwhile. Raises `ProviderError`."""
+    def on_present(self, do: Callable[[PhysicalConnection], Any], check: Callable[[], None] | None = None) -> Any:
+        """Do something idempotent on the present physical connection; repeat it if that is lost meanwhile. Raises `ProviderError`.
+
+        `check`: as in `FailoverConnection.current`.
+        """
         while True:
             self._check_open()
             try:
-                return do(self.link.current())
+                return do(self.link.current(check))
             except ConnectionLostInCallError:
                 continue
 

@@ -686,7 +686,7 @@ class _BrowserLink(ClientLink):
 def browse(session: ClientSession, address: Address, selector: Selector | None) -> Iterator[Delivery]:
     """Yield the messages of a queue. Raises `ResourceError` when the connection is lost, and the broker's refusal."""
     connection = session.connection
-    physical = connection.failover.current()
+    physical = session.present()
     link = _BrowserLink(physical, session.amqp_session(physical))
     filters = filters_of(selector, no_local=False)
     source = Source(

@@ -80,7 +80,7 @@ class ClientConnection(Protocol):
         """The broker's default time limit of branches."""
         ...
 
-    def on_present(self, do: Callable[[PhysicalConnection], Any]) -> Any:
+    def on_present(self, do: Callable[[PhysicalConnection], Any], check: Callable[[], None] | None = None) -> Any:
         """Do something idempotent on the present physical connection; repeat it if that is lost meanwhile."""
         ...
 
@@ -146,6 +146,10 @@ class TransactedSession(Protocol):
         """Raise `ClosedError` or `ConnectionLostError` if it is over."""
         ...
 
+    def present(self) -> PhysicalConnection:
+        """Return the present physical connection; wait for it while it is being replaced, unless the session's waits have ended."""
+        ...
+
     def amqp_session(self, physical: PhysicalConnection) -> Session:
         """Return the session of AMQP on a physical connection."""
         ...
@@ -175,6 +179,10 @@ class ClientSession(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether it has been closed."""
+        ...
+
+    def present(self) -> PhysicalConnection:
+        """Return the present physical connection; wait for it while it is being replaced, unless the session's waits have ended."""
         ...
 
     def amqp_session(self, physical: PhysicalConnection) -> Session:

@@ -244,7 +244,8 @@ class PhysicalConnection(BasePhysicalConnection):
     def begin(self, begin: Callable[[Reply], None], reply: Reply) -> None:
         """Change the engine under the lock, and write what it says. The reply is failed if the connection ends. Raises `NotSentError`."""
         with self.lock:
-            if self.has_ended or self.is_closing:
+            # The engine may have read the broker's close a moment before the connection ends.
+            if self.has_ended or self.is_closing or self.engine.is_over:
                 raise NotSentError(self.reason or "it was closed")
             self._replies.add(reply)
             begin(reply)

@@ -47,7 +47,7 @@ class BrokerProfile:
     is_tested: bool = True
     """Whether it was tried with such a broker; else the profile follows its documentation."""
     keeps_released: bool = False
-    """Whether it sends a released message to the same link again, behind later ones: then none is released before the link ends."""
+    """Whether later messages may overtake one that is released: then none is released before the link ends."""
     confirms: bool = False
     """Whether it tells that it has settled a delivery (`CONFIRMED_SETTLEMENT`)."""
     posts_non_persistent: bool = False
@@ -89,11 +89,13 @@ PYJMS: Final = BrokerProfile(
 ARTEMIS: Final = BrokerProfile(
     name="ActiveMQ Artemis",
     capabilities=_JMS | Capability.PRIORITIES | Capability.REDELIVERY_COUNT | Capability.DEAD_LETTERS,
+    # It hands a message that has just been sent to a consumer with credit, though a released one is back in the queue.
+    keeps_released=True,
 )
 CLASSIC: Final = BrokerProfile(
     name="ActiveMQ Classic",
     capabilities=_JMS | Capability.DEAD_LETTERS,
-    keeps_released=True,
+    keeps_released=True,  # it sends one to the same link again, behind later ones
     delays_if_configured=True,
     # Of a message that was delayed. With it a message that is sent on is not delayed again.
     added_properties=frozenset({"scheduledJobId"}),

@@ -96,7 +96,7 @@ class AmqpSession(ProviderSession):
         """What it has delivered and not settled, in order."""
         self._kept: dict[AmqpConsumer, ClientLink] = {}
         """Links of closed consumers whose messages are held."""
-        self._closed = False
+        self._closed = self._ends_waits = False
         self._close_once = CloseOnce()
 
     @property
@@ -114,6 +114,14 @@ class AmqpSession(ProviderSession):
         """Begin it on a physical connection, unless it is there. Raises `ProviderError`, `ConnectionLostInCallError`."""
         if self._amqp is None or self._amqp[0] is not physical:
             self._amqp = physical, physical.begin_session(self._transactions.begin_properties)
+
+    def present(self) -> PhysicalConnection:
+        """Return the present physical connection; wait for it while it is being replaced. Raises as `FailoverConnection.current`, and `ClosedError`."""
+        return self.connection.failover.current(self._check_waiting)
+
+    def _check_waiting(self) -> None:
+        if self._closed or self._ends_waits:
+            raise ClosedError("the session is closed")
 
     def amqp_session(self, physical: PhysicalConnection) -> Session:
         """Return the session of AMQP on a physical connection. Raises `ConnectionLostInCallError`: it is not there, or no longer."""
@@ -182,7 +190,7 @@ class AmqpSession(ProviderSession):
         data = self._encoded(envelope)
         try:
             if self._commands is None and self._commanded is not None:
-                self.commands(self.connection.failover.current())  # for `end_waits`, which must not wait for the link
+                self.commands(self.present())  # for `end_waits`, which must not wait for the link
             self._post(envelope.destination, data, done)
         except ConnectionLostInCallError as error:
             self.check_open()
@@ -260,9 +268,9 @@ class AmqpSession(ProviderSession):
     def present_sender(self, address: Address) -> SendingLink:
         """Return the link for a destination on the present connection; ask again if that is lost meanwhile, as nothing was sent yet."""
         link = self._senders.get(address)
-        if link is not None and link.physical is self.connection.failover.current() and link.is_usable:
+        if link is not None and link.physical is self.present() and link.is_usable:
             return link
-        link = self.connection.on_present(lambda physical: self.sender(physical, address))
+        link = self.connection.on_present(lambda physical: self.sender(physical, address), self._check_waiting)
         assert isinstance(link, SendingLink)
         return link
 
@@ -282,7 +290,7 @@ class AmqpSession(ProviderSession):
         attach = Attach("", 0, False, snd_settle_mode=mode, source=Source(), target=target)
         link.attach(new_name("sender"), attach, f"the destination {address}")
         self._senders[address] = link
-        if self._closed:
+        if self._closed or self._ends_waits:
             link.is_ending = True
         return link
 
@@ -347,7 +355,7 @@ class AmqpSession(ProviderSession):
         self.check_open()
         command = Find(session="", address=replace(address, name=self.connection.to_broker(address)))
         try:
-            return Found.read(self.commands(self.connection.failover.current()).ask(command)).is_there
+            return Found.read(self.commands(self.present()).ask(command)).is_there
         except ConnectionLostInCallError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
@@ -369,6 +377,12 @@ class AmqpSession(ProviderSession):
 
     def xa_prepare(self, xid: Xid) -> bool:
         return self._branches().xa_prepare(xid)
+
+    def xa_prepare_as(self, xid: Xid, name: Xid) -> bool:
+        return self._branches().xa_prepare_as(xid, name)
+
+    def xa_note(self, xid: Xid, notes: Collection[str] = ()) -> Collection[str]:
+        return self._branches().xa_note(xid, notes)
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         self._branches().xa_commit(xid, one_phase=one_phase)
@@ -406,7 +420,7 @@ class AmqpSession(ProviderSession):
         self._consumers[consumer] = None
         connection.remember(consumer)
         try:
-            connection.on_present(consumer.attach)
+            connection.on_present(consumer.attach, self._check_waiting)
         except ProviderError:
             consumer.abandon()
             raise
@@ -433,7 +447,7 @@ class AmqpSession(ProviderSession):
             self.connection.release(name)
 
     def _delete_subscription(self, name: str) -> None:
-        physical = self.connection.failover.current()
+        physical = self.present()
         link = ClientLink(physical, self.amqp_session(physical))
         # A link without a source looks the subscription up by its name; the answer has its source.
         # One of a client id is named so; one of no client id is a shared one.
@@ -519,7 +533,10 @@ class AmqpSession(ProviderSession):
         unit = self._unit
         tags = None if unit is None else unit.reply_tag
         is_sent = any(tag.is_sent for tag in live) or tags is not None
-        waits = connection.settings.confirm_acknowledge and any(tag.is_persistent for tag in live)
+        profile = connection.profile
+        # Where NON_PERSISTENT messages outlive the broker, they would come again if it died before it has heard of this.
+        are_stored = profile.confirms and not profile.posts_non_persistent
+        waits = connection.settings.confirm_acknowledge and (are_stored or any(tag.is_persistent for tag in live))
         for tag in live:
             tag.is_sent = True
         # An earlier call may have settled some: then a lost connection leaves open whether they come again.
@@ -531,7 +548,7 @@ class AmqpSession(ProviderSession):
                 self._accept_and_wait(physical, live)
             elif not waits or physical.is_own_thread():
                 self._accept_soon(physical, live)
-            elif connection.profile.confirms:
+            elif profile.confirms:
                 self._accept_and_wait(physical, live)
             elif connection.can_confirm_by_transaction and isinstance(self._transactions, CoordinatedTransactions):
                 self._transactions.accept_alone(physical, live)
@@ -697,6 +714,9 @@ class AmqpSession(ProviderSession):
     def end_waits(self) -> None:
         if self._closed:
             return
+        # The flag first: a call that waits from now on sees it, and one that waits already is woken.
+        self._ends_waits = True
+        self.connection.failover.wake()
         with self.connection.lock:
             for link in self._senders.values():
                 link.end_waits()

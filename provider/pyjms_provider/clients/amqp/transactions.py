@@ -266,7 +266,7 @@ class _Channel:
 
     def current(self) -> PhysicalConnection:
         """Return the present physical connection."""
-        return self._session.connection.failover.current()
+        return self._session.present()
 
     def ask(
         self, physical: PhysicalConnection, command: Command, late: Callable[[], None] | None = None

@@ -18,7 +18,7 @@ from pyjms_provider.clients.cluster.session import ClusterSession
 from pyjms_provider.clients.cluster.shard_connection import ShardConnection
 from pyjms_provider.clients.cluster.stages import ClusterStages
 from pyjms_provider.clients.vm import VmConnection
-from pyjms_provider.cluster.placement import FrontPlace, Place, ShardPlace
+from pyjms_provider.cluster.placement import OWN_FRONT, FrontPlace, Place, ShardPlace
 from pyjms_provider.core.journal.journal import SubscriptionKey
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ class ClusterConnection(ProviderConnection):
         self._check_open()
         # The shard that the client id's hash gives decides: of two connections one gets it.
         home = ShardPlace(self.cluster.placement.shard_of_client(client_id))
-        term = self.shard(home).current()
-        term.connection.set_client_id(client_id)
+        self.shard(home).claim(client_id)
         with self._lock:
             self._client_id = client_id
             shards = dict(self._shards)
@@ -118,8 +117,6 @@ class ClusterConnection(ProviderConnection):
         for (place, _), shard in shards.items():
             if place != home:
                 shard.identify(client_id)
-            else:
-                shard.keep_client_id(client_id)
         self.front.set_client_id(client_id)
 
     # Shards
@@ -131,7 +128,7 @@ class ClusterConnection(ProviderConnection):
             place: A shard, or the front of a member.
             client_id: "": a connection without the client id, for subscriptions of no client; None: the usual one.
         """
-        if place == self._own_front.place:
+        if place in (self._own_front.place, OWN_FRONT):
             return self._own_front
         has_id = self._client_id is not None and client_id != ""
         found = self._shards.get((place, has_id))
@@ -215,6 +212,13 @@ class ClusterConnection(ProviderConnection):
     @property
     def placement(self) -> Placement:
         """The present placement."""
+        return self.cluster.placement
+
+    def settled_placement(self, address: Address) -> Placement:
+        """Return the placement, once it is known where a destination is. Raises `ResourceError`."""
+        while not self.cluster.is_settled(address):
+            self._check_open()
+            self.cluster.await_placed(address.name)
         return self.cluster.placement
 
     def reader_groups(self) -> ClusterReaderGroups:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from pyjms.spi.errors import RegistrationError
 from pyjms.spi.sessions import PersistentSessions, RegisteredClient
+from pyjms_provider.clients.cluster.shard_connection import unless_done
 from pyjms_provider.cluster.placement import ShardPlace
 
 if TYPE_CHECKING:
@@ -28,7 +30,10 @@ class ClusterPersistentSessions(PersistentSessions):
         )
 
     def deregister(self, name: str) -> None:
-        self._call(self._connections.placement.shard_of_registered(name), lambda sessions: sessions.deregister(name))
+        self._call(
+            self._connections.placement.shard_of_registered(name),
+            unless_done(lambda sessions: sessions.deregister(name), RegistrationError),
+        )
 
     def clients(self) -> Sequence[RegisteredClient]:
         found = [

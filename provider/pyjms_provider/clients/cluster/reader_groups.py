@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyjms.spi.errors import GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup, ReaderGroups, ReservedMessage
+from pyjms_provider.clients.cluster.shard_connection import unless_done
 from pyjms_provider.cluster.placement import Place, ShardPlace
 
 if TYPE_CHECKING:
+    from pyjms.spi.envelope import Address
     from pyjms_provider.clients.cluster.shard_connection import ShardConnection
     from pyjms_provider.cluster.placement import Placement
 
@@ -23,6 +25,10 @@ class ShardConnections(Protocol):
     @property
     def placement(self) -> Placement:
         """The present placement."""
+        ...
+
+    def settled_placement(self, address: Address) -> Placement:
+        """Return the placement, once it is known where a destination is. Raises `ResourceError`."""
         ...
 
     def shard(self, place: Place, client_id: str | None = None) -> ShardConnection:
@@ -48,7 +54,11 @@ class ClusterReaderGroups(ReaderGroups):
 
     def open(self, request: GroupRequest) -> OpenGroup:
         address = request.address
-        shard = self._connections.placement.shard_of(address.kind, address.name)
+        shard, *others = self._connections.settled_placement(address).shards_of(address.kind, address.name)
+        if others:
+            raise GroupError(
+                f"{address} has {len(others) + 1} partitions, which no reader group can read as one: have a consumer receive from it"
+            )
         found = self._find(request.name)
         if found is not None and found != shard:
             raise GroupError(
@@ -75,20 +85,25 @@ class ClusterReaderGroups(ReaderGroups):
         self._call(self._shard_of(opened.group.name), lambda groups: groups.acknowledge(opened, upto))
 
     def release(self, name: str) -> int:
-        count = self._call(self._shard_of(name), lambda groups: groups.release(name))
+        shard = self._shard_of(name)
+        # Before the release, as the answer with its count may be lost.
+        held = sum(group.high - group.low for group in self._groups_in(shard) if group.name == name)
+        released: list[int] = []
+        self._call(shard, unless_done(lambda groups: released.append(groups.release(name)), GroupError))
         with self._lock:
             self._shards.pop(name, None)
-        return count
+        return released[0] if released else held
 
     def groups(self) -> Sequence[ReaderGroup]:
         found = [
-            (group, shard)
-            for shard in range(self._connections.placement.shards)
-            for group in self._call(shard, lambda groups: groups.groups())
+            (group, shard) for shard in range(self._connections.placement.shards) for group in self._groups_in(shard)
         ]
         for group, shard in found:
             self._note(group.name, shard)
         return sorted((group for group, _ in found), key=lambda group: group.name)
+
+    def _groups_in(self, shard: int) -> Sequence[ReaderGroup]:
+        return self._call(shard, lambda groups: groups.groups())
 
     def _shard_of(self, name: str) -> int:
         """Return the shard of a group. Raises `GroupError`."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from heapq import merge
+from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import (
+    AccessDeniedError,
     BranchError,
     CapabilityError,
     ClosedError,
-    ConnectionLostError,
+    DestinationError,
     InDoubtError,
+    InvalidSelectorError,
     ProviderError,
     ResourceError,
     RolledBackError,
@@ -28,10 +32,17 @@ from pyjms.spi.provider import ProviderConsumer, ProviderSession, SubscribeReque
 from pyjms.spi.sessions import ClientTags, check_tags
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.close_once import CloseOnce
-from pyjms_provider.clients.cluster.two_phase import commit_together
+from pyjms_provider.clients.cluster.browser import browse
+from pyjms_provider.clients.cluster.consumer import ClusterConsumer, DeliveryTag
+from pyjms_provider.clients.cluster.partitions import PartitionChoice, TurnsConsumer
+from pyjms_provider.clients.cluster.shard_connection import unless_done
+from pyjms_provider.clients.cluster.two_phase import commit_alone, commit_together
 from pyjms_provider.clients.network.calls import not_restored
-from pyjms_provider.clients.vm import VmConsumer, VmSession
+from pyjms_provider.clients.stomp.native.session import NativeSession
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.cluster.placement import Placement, ShardPlace
+from pyjms_provider.core.queue.altering import RetiredQueueError
+from pyjms_provider.repeatable import LOST, REPEATED, RepeatableError
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
@@ -43,8 +54,11 @@ if TYPE_CHECKING:
     from pyjms_provider.cluster.placement import Place
     from pyjms_provider.core.journal.journal import SubscriptionKey
 
-_LOST = (ClosedError, ConnectionLostError)
-"""The errors of a part whose connection has ended, where the client has closed nothing."""
+_Result = TypeVar("_Result")
+_MOVED_MAX = 1_000
+"""So often a call is made again that found its queue elsewhere; each time it waits for some milliseconds, or until it is known where it is."""
+_REFUSED = (AccessDeniedError, DestinationError, InvalidSelectorError)
+"""The errors of a consumer that no further attempt can make. Others pass: a subscription may be in use by this consumer's last connection."""
 
 
 class SessionOwner(Protocol):
@@ -86,13 +100,18 @@ class SessionOwner(Protocol):
         ...
 
 
-class _Tag(NamedTuple):
-    """The tag of a delivery: where it is settled."""
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitPart:
+    """A part of a transaction that is to be committed: at that session, though a restore gives its part another one meanwhile, which knows nothing of it."""
 
     shard: ShardConnection
+    session: ProviderSession | None
     term: int
-    delivery: Delivery
-    """As the shard's own session has it."""
+
+    def ready(self) -> ProviderSession:
+        """Return the session."""
+        assert self.session is not None, "it has a part of the transaction"
+        return self.session
 
 
 class SessionPart:
@@ -115,27 +134,57 @@ class SessionPart:
         """The branch in which the session at the shard works."""
         self.suspended: set[Xid] = set()
         """The branches in which it has suspended its work."""
+        self.notes: dict[Xid, str] = {}
+        """What is to be noted about its work in each of these branches."""
 
     def ready(self) -> ProviderSession:
         """Return the session at the shard, opened on the present term. Raises as `ShardConnection.current`."""
         session = self.session
         if session is not None and self.shard.is_current(self.term):
             return session
+        # A call that begins later goes on as far as it need not wait.
+        may_have_to_end = not self._owner.ends_waits
         while True:
             term = self.shard.current(self._owner.check_waiting)
+            if may_have_to_end:
+                # To connect, and to open a session, takes a while as well: a client that has left meanwhile may have sent later messages elsewhere.
+                self._owner.check_waiting()
             if self.session is not None and self.term == term.number:
                 return self.session
             try:
                 self._enter(term, term.connection.open_session(transacted=self._transacted))
-            except _LOST as error:
+            except LOST as error:
                 self._owner.check_open()
                 self.shard.lose(term.number, error)
 
-    def renewed(self, error: ProviderError) -> ProviderSession:
-        """Return the session at the shard on another term, as a call of it has raised `error` before it had any effect."""
-        self._owner.check_open()
-        self.shard.lose(self.term, error)
+    def renewed(self, error: ProviderError, term: int | None = None) -> ProviderSession:
+        """Return the session at the shard on another term, as a call of it has raised `error` before it had any effect.
+
+        After a `RepeatableError` the term goes on: the link below it is being connected again. `term`: that of the call; None: the present one.
+        """
+        self._owner.check_waiting()  # it may be the end of the session's waits, and no loss
+        if not isinstance(error, RepeatableError):
+            self.shard.lose(self.term if term is None else term, error)
         return self.ready()
+
+    def repeat(self, act: Callable[[ProviderSession], _Result]) -> _Result:
+        """Return the result of a call that may be repeated: it is made again while the shard's leader changes. Raises as `act`, and as `ready`."""
+        session = self.ready()  # its own errors are no loss
+        try:
+            return act(session)
+        except REPEATED as error:
+            return self.again(error, act)
+
+    def again(
+        self, error: ProviderError, act: Callable[[ProviderSession], _Result], term: int | None = None
+    ) -> _Result:
+        """Do as `repeat`, after a first call that has raised `error`; `term`: as in `renewed`."""
+        while True:
+            session = self.renewed(error, term)
+            try:
+                return act(session)
+            except REPEATED as another:
+                error, term = another, None
 
     def restore(self, term: Term) -> None:
         """Open the part again, with its consumers, on a term that is not in use yet. Implements `RestoredSession`."""
@@ -145,9 +194,7 @@ class SessionPart:
         for consumer in list(self.consumers):
             try:
                 inner = session.subscribe(consumer.request, consumer.on_ready)
-            except _LOST:
-                raise
-            except ProviderError as error:
+            except _REFUSED as error:
                 self.consumers.pop(consumer, None)
                 self._owner.report(not_restored(consumer.request.address, error))
             else:
@@ -156,12 +203,24 @@ class SessionPart:
 
     def _enter(self, term: Term, session: ProviderSession) -> None:
         old = self.session
+        # First: who finds the other session finds this as well.
         self.is_doomed = self.is_doomed or self.is_dirty or self.branch is not None
         self.suspended.clear()
         self.session, self.term = session, term.number
+        # Again: work may have begun meanwhile, at the old one.
+        self.is_doomed = self.is_doomed or self.is_dirty or self.branch is not None
         if old is not None:
             with suppress(ProviderError):
                 old.close()
+
+    def unit(self) -> UnitPart:
+        """Return the part of the present transaction here. Then look whether it is lost: `is_lost`."""
+        return UnitPart(self.shard, self.session, self.term)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what the present transaction did here is lost."""
+        return self.is_doomed or not self.shard.is_current(self.term)
 
     def forget_transaction(self) -> None:
         """Begin another transaction."""
@@ -171,95 +230,8 @@ class SessionPart:
         """Close the session at the shard. May be repeated."""
         self.shard.remove(self)
         if self.session is not None:
-            with suppress(*_LOST):
+            with suppress(ProviderError):  # the other parts must be closed as well
                 self.session.close()
-
-
-class ClusterConsumer(ProviderConsumer):
-    """A consumer at a shard, whichever member leads it."""
-
-    def __init__(
-        self,
-        part: SessionPart,
-        request: SubscribeRequest,
-        on_ready: Callable[[], None],
-        inner: ProviderConsumer,
-        term: int,
-    ) -> None:
-        """`inner`: the consumer at the shard, which was made in that term."""
-        self.request = request
-        self.on_ready = on_ready
-        self._part = part
-        self._inner = (inner, term)
-        self._interested = False
-        self._closed = False
-        self.guard: ClusterConsumer | None = None
-        """The consumer of the same shared subscription at the shard of its name."""
-        self._has_caught_up = isinstance(inner, VmConsumer)  # that one knows what is there
-        """Whether the leader was asked for what it has since the consumer became idle."""
-        self._is_to_catch_up = False
-
-    def place(self, inner: ProviderConsumer, term: int) -> None:
-        """Use the consumer of another term."""
-        self._inner = (inner, term)
-        self._has_caught_up = isinstance(inner, VmConsumer)
-        if self._closed:
-            inner.close()
-        elif self._interested:
-            inner.set_interested(True)
-
-    def _wrapped(self, delivery: Delivery, term: int) -> Delivery:
-        return Delivery(delivery.envelope, delivery.count, delivery.redelivered, _Tag(self._part.shard, term, delivery))
-
-    def poll(self) -> Delivery | None:
-        inner, term = self._inner
-        delivery = inner.poll()
-        return None if delivery is None else self._wrapped(delivery, term)
-
-    def poll_or_wait(self) -> Delivery | None:
-        inner, term = self._inner
-        if self._is_to_catch_up:
-            self._is_to_catch_up, self._has_caught_up = False, True
-            inner.catch_up()
-        delivery = inner.poll_or_wait()
-        self._interested = delivery is None
-        return None if delivery is None else self._wrapped(delivery, term)
-
-    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
-        inner, term = self._inner
-        delivery = inner.poll_at_once()
-        if delivery is ELSEWHERE:
-            return ELSEWHERE
-        if delivery is None and not self._has_caught_up:
-            # A message may be at the leader that the link has not brought yet: a worker asks for it.
-            self._is_to_catch_up = True
-            return ELSEWHERE
-        self._interested = delivery is None
-        return None if delivery is None else self._wrapped(delivery, term)
-
-    def take_unreturned(self) -> Delivery | None:
-        inner, term = self._inner
-        delivery = inner.take_unreturned()
-        return None if delivery is None else self._wrapped(delivery, term)
-
-    def catch_up(self) -> None:
-        self._inner[0].catch_up()
-
-    def set_interested(self, interested: bool) -> None:
-        self._interested = interested
-        if not interested:
-            self._has_caught_up = isinstance(self._inner[0], VmConsumer)
-        self._inner[0].set_interested(interested)
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._part.consumers.pop(self, None)
-        with suppress(*_LOST):
-            self._inner[0].close()
-        if self.guard is not None:
-            self.guard.close()
 
 
 class ClusterSession(ProviderSession):
@@ -273,6 +245,7 @@ class ClusterSession(ProviderSession):
         self._by_name: dict[str, SessionPart] = {}
         """The parts of queues by name, while the placement is `_placement`."""
         self._placement: Placement | None = None
+        self._partitions = PartitionChoice()
         self._branch: Xid | None = None
         self._request_tag: ClientTags | None = None
         """Outside of transactions, the tag that the next send stores."""
@@ -281,7 +254,9 @@ class ClusterSession(ProviderSession):
         self._tagging: ClusterSession | None = None
         """The transacted session that stores tags together with a send or an acknowledgement of this one."""
         self._timeout_s = 0
-        self._closed = self._ends_waits = False
+        self._closed = False
+        self.ends_waits = False
+        """Whether calls may not wait any more."""
         self._close_once = CloseOnce()
 
     def check_open(self) -> None:
@@ -291,7 +266,7 @@ class ClusterSession(ProviderSession):
 
     def check_waiting(self) -> None:
         """Raise `ClosedError` if calls may not wait for a leader any more, as the session is about to be closed."""
-        if self._closed or self._ends_waits:
+        if self._closed or self.ends_waits:
             raise ClosedError("the session is closed")
 
     def report(self, error: ProviderError) -> None:
@@ -300,8 +275,9 @@ class ClusterSession(ProviderSession):
 
     # The parts
 
-    def _part_of(self, address: Address) -> SessionPart:
-        """Return the part at the shard of a destination."""
+    def _part_of(self, envelope: Envelope) -> SessionPart:
+        """Return the part at the shard that gets a message. Waits while its queue is being placed."""
+        address = envelope.destination
         self.check_open()
         placement = self._connection.cluster.placement
         if self._placement is not placement:
@@ -309,11 +285,44 @@ class ClusterSession(ProviderSession):
         # By name, as hashing an address costs more; names of queues only, which are the most.
         is_queue = address.kind is AddressKind.QUEUE and not address.temporary
         part = self._by_name.get(address.name) if is_queue else None
-        if part is None:
-            part = self._part_at(self._connection.shard(placement.place_of(address)))
-            if is_queue:
-                self._by_name[address.name] = part
+        if part is not None:
+            return part
+        placement = self._settled_placement(address)
+        shards = placement.shards_of(address.kind, address.name) if is_queue else ()
+        if len(shards) > 1:
+            return self.part_at(self._partitions.shard_for(placement, shards, envelope))
+        part = self._part_at(self._connection.shard(placement.place_of(address)))
+        if is_queue and self._placement is placement:
+            self._by_name[address.name] = part
         return part
+
+    def _settled_placement(self, address: Address) -> Placement:
+        """Return the placement, once it is known where a queue is. Raises `ResourceError`."""
+        cluster = self._connection.cluster
+        while not cluster.is_settled(address):
+            self.check_waiting()
+            cluster.await_placed(address.name)
+            self.check_waiting()  # as in `SessionPart.ready`
+        return cluster.placement
+
+    def _is_settled(self, address: Address) -> bool:
+        """Return whether it is known where a destination is. Never waits."""
+        cluster = self._connection.cluster
+        is_used = self._placement is cluster.placement and address.name in self._by_name
+        return is_used or cluster.is_settled(address)
+
+    def _await_placed(self, address: Address, error: DestinationError, attempt: int) -> None:
+        """Wait until it is known where a queue is that was elsewhere; raise `error` if that was not its cause.
+
+        A queue that was closed meanwhile is looked for once more.
+        """
+        is_elsewhere = error.code == RetiredQueueError.code or (error.code == DestinationError.code and attempt == 0)
+        if address.temporary or address.kind is not AddressKind.QUEUE or not is_elsewhere or attempt >= _MOVED_MAX:
+            raise error
+        self.check_waiting()
+        if error.code == RetiredQueueError.code:
+            self._connection.cluster.await_placed(address.name)
+            self.check_waiting()
 
     def _part_at(self, shard: ShardConnection) -> SessionPart:
         part = self._parts.get(shard)
@@ -330,6 +339,8 @@ class ClusterSession(ProviderSession):
         session = part.ready()
         if self._branch is None:
             part.is_dirty = part.is_dirty or self._transacted
+            if part.session is not session:  # a restore has not seen that the transaction has a part here
+                part.is_doomed = part.is_dirty
         elif part.branch != self._branch and not part.is_doomed:
             self._connection.branches.work(self._branch, part, self._timeout_s)
         return session
@@ -337,33 +348,52 @@ class ClusterSession(ProviderSession):
     # Sending
 
     def send(self, envelope: Envelope) -> None:
-        part = self._part_of(envelope.destination)
+        try:
+            self._send(envelope)
+        except DestinationError as error:
+            self._send_again(envelope, error)
+
+    def _send_again(self, envelope: Envelope, error: DestinationError) -> None:
+        """Send a message that a shard has refused, as its queue is elsewhere. Raises `error` if that was not the cause."""
+        for attempt in count():
+            self._await_placed(envelope.destination, error, attempt)
+            try:
+                self._send(envelope)
+            except DestinationError as again:
+                error = again
+            else:
+                return
+
+    def _send(self, envelope: Envelope) -> None:
+        part = self._part_of(envelope)
         if not self._transacted and self._branch is None:
             if self._request_tag is not None:
                 self._send_tagged(envelope)
                 return
             try:
                 part.ready().send(envelope)
-            except _LOST as error:  # raised before the message was sent
-                part.renewed(error).send(envelope)
+            except REPEATED as error:  # raised before the message was sent
+                part.again(error, lambda session: session.send(envelope))
             return
         try:
             session = self._in_unit(part)
             if not part.is_doomed:  # else the commit raises the error
                 session.send(envelope)
-        except _LOST as error:
+        except LOST as error:
             self._doom(part, error)
 
     def send_at_once(self, envelope: Envelope) -> None:
         """Send as `send` does, and wait for no room where this member leads the shard: `QueueFullError` if there is none."""
-        part = self._part_of(envelope.destination)
+        part = self._part_of(envelope)
         session = part.ready()
         if self._transacted or self._branch is not None or not isinstance(session, VmSession):
             self.send(envelope)
             return
         try:
             session.send_at_once(envelope)
-        except _LOST as error:
+        except DestinationError as error:
+            self._send_again(envelope, error)
+        except LOST as error:
             part.renewed(error)
             self.send_at_once(envelope)
 
@@ -371,27 +401,72 @@ class ClusterSession(ProviderSession):
         if self._transacted or self._branch is not None or self._request_tag is not None:
             super().send_async(envelope, done)
             return
-        part = self._part_of(envelope.destination)
+        part = self._part_of(envelope)
         try:
             part.ready().send_async(envelope, done)
-        except _LOST as error:
-            part.renewed(error).send_async(envelope, done)
+        except REPEATED as error:  # as in `_send`; and `done` is not called
+            part.again(error, lambda session: session.send_async(envelope, done))
+
+    def begin_send(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> bool:
+        """Send as `send_async` does, if another member leads the shard, and this need not wait; return whether it was begun."""
+        if self._transacted or self._branch is not None or self._request_tag is not None:
+            return False
+        if not self._is_settled(envelope.destination):
+            return False
+        part = self._part_of(envelope)
+        session = part.session
+        if not isinstance(session, NativeSession) or not part.shard.is_current(part.term):
+            return False
+        return session.begin_send(envelope, done)
+
+    def begin_acknowledge(self, deliveries: Sequence[Delivery], done: Callable[[ProviderError | None], None]) -> bool:
+        """Settle messages of one shard that another member leads, if this need not wait; `done` is told the outcome.
+
+        Returns:
+            Whether that was begun; False: nothing has happened.
+        """
+        if self._transacted or self._branch is not None or self._reply_tag is not None or not deliveries:
+            return False
+        self.check_open()
+        first = deliveries[0].tag
+        assert isinstance(first, DeliveryTag), "deliveries of browsers cannot be settled"
+        part = self._parts.get(first.shard)
+        if part is None or not isinstance(part.session, NativeSession) or part.term != first.term:
+            return False
+        own: list[Delivery] = []
+        for delivery in deliveries:
+            tag = delivery.tag
+            assert isinstance(tag, DeliveryTag), "deliveries of browsers cannot be settled"
+            if tag.shard is not first.shard or tag.term != first.term:
+                return False
+            own.append(tag.delivery)
+        return first.shard.is_current(first.term) and part.session.begin_acknowledge(own, done)
 
     def may_wait(self, envelope: Envelope) -> bool:
-        part = self._part_of(envelope.destination)
+        if not self._is_settled(envelope.destination):
+            return True
+        part = self._part_of(envelope)
         session = part.session
         return (
             self._request_tag is not None
             or session is None
+            or part.branch != self._branch  # the shard, and the branch's home, are told of it first
             or not part.shard.is_current(part.term)
             or session.may_wait(envelope)
         )
 
     def _doom(self, part: SessionPart, error: ProviderError) -> None:
-        """Let the transaction be rolled back, as its part at a shard is lost: its commit raises the error."""
-        self.check_open()
-        part.is_doomed = True
+        """Let the transaction or branch be rolled back, as its part at a shard is lost: its end raises the error."""
+        self.check_waiting()  # as in `SessionPart.renewed`
+        self._doom_part(part)
         part.shard.lose(part.term, error)
+
+    def _doom_part(self, part: SessionPart) -> None:
+        part.is_doomed = True
+        if self._branch is None:
+            part.is_dirty = True
+        else:
+            part.branch = self._branch  # it may have no part there yet: the end of the branch looks at those that have
 
     # Tags of a registered client
 
@@ -404,7 +479,7 @@ class ClusterSession(ProviderSession):
                 session = self._in_unit(part)
                 if not part.is_doomed:
                     session.tag(tags)
-            except _LOST as error:
+            except LOST as error:
                 self._doom(part, error)
             return
         check_tags(tags)
@@ -416,6 +491,7 @@ class ClusterSession(ProviderSession):
     def _tagging_session(self) -> ClusterSession:
         if self._tagging is None:
             self._tagging = self._connection.open_session(transacted=True)
+            self._tagging._partitions = self._partitions  # noqa: SLF001 - it sends in place of this session
         return self._tagging
 
     def _send_tagged(self, envelope: Envelope) -> None:
@@ -452,8 +528,8 @@ class ClusterSession(ProviderSession):
 
     def subscribe(
         self, request: SubscribeRequest, on_ready: Callable[[], None], client_id: str | None = None
-    ) -> ClusterConsumer:
-        """Attach a consumer.
+    ) -> ProviderConsumer:
+        """Attach a consumer; to a partitioned queue, one at each partition.
 
         Args:
             request: As in `ProviderSession.subscribe`.
@@ -464,9 +540,39 @@ class ClusterSession(ProviderSession):
         if request.shared_name is not None:
             return self._subscribe_guarded(request, request.shared_name, on_ready, client_id)
         if request.durable_name is None:
-            return self._subscribe(request, on_ready, client_id)
+            return self._subscribe_everywhere(request, on_ready, client_id)
         self._connection.enter_subscription(self, request.durable_name, request.address.name, client_id)
         return self._subscribe(request, on_ready, client_id)
+
+    def _subscribe_everywhere(
+        self, request: SubscribeRequest, on_ready: Callable[[], None], client_id: str | None
+    ) -> ProviderConsumer:
+        consumers: list[ProviderConsumer] = []
+        attempts = count()
+        while not consumers:
+            try:
+                consumers = self._subscribe_at_all(request, on_ready, client_id)
+            except DestinationError as error:
+                self._await_placed(request.address, error, next(attempts))
+        return consumers[0] if len(consumers) == 1 else TurnsConsumer(consumers)
+
+    def _subscribe_at_all(
+        self, request: SubscribeRequest, on_ready: Callable[[], None], client_id: str | None
+    ) -> list[ProviderConsumer]:
+        """Attach a consumer at each place of a destination; return none if it is placed elsewhere meanwhile."""
+        address = request.address
+        places = self._settled_placement(address).places_of(address)
+        consumers: list[ProviderConsumer] = []
+        with ExitStack() as undo:
+            for place in places:
+                consumer = self._subscribe(request, on_ready, client_id, place)
+                undo.callback(consumer.close)
+                consumers.append(consumer)
+            # Read again, as nobody would miss the consumer that a new partition does not have.
+            if self._settled_placement(address).places_of(address) == places:
+                undo.pop_all()
+                return consumers
+        return []
 
     def _subscribe_guarded(
         self, request: SubscribeRequest, name: str, on_ready: Callable[[], None], client_id: str | None
@@ -503,25 +609,33 @@ class ClusterSession(ProviderSession):
             term = part.term
             try:
                 inner = session.subscribe(request, on_ready)
-            except _LOST as error:
+            except LOST as error:
                 part.renewed(error)
                 continue
             consumer = ClusterConsumer(part, request, on_ready, inner, term)
             # From here on a restore finds it, and gives it the consumer of the next term.
             if part.shard.enter_if_current(term, partial(part.consumers.setdefault, consumer)):
                 break
-            with suppress(*_LOST):
+            with suppress(*LOST):
                 inner.close()
         if self._closed:
             consumer.close()
             self.check_open()
         return consumer
 
+    def _everywhere(self, address: Address) -> list[SessionPart]:
+        """Return the parts at all shards of a destination."""
+        self.check_open()
+        places = self._settled_placement(address).places_of(address)
+        return [self._part_at(self._connection.shard(place)) for place in places]
+
     def has_destination(self, address: Address) -> bool | None:
-        return self._part_of(address).ready().has_destination(address)
+        found = [part.repeat(lambda session: session.has_destination(address)) for part in self._everywhere(address)]
+        return True if True in found else found[0]
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
-        return self._part_of(address).ready().browse(address, selector)
+        found = [browse(part, address, selector) for part in self._everywhere(address)]
+        return found[0] if len(found) == 1 else merge(*found, key=_rank)
 
     def unsubscribe(self, name: str, client_id: str | None = None) -> None:
         """Delete a durable subscription. `client_id`: as in `subscribe`."""
@@ -538,7 +652,8 @@ class ClusterSession(ProviderSession):
     def unsubscribe_from(self, topic: str, name: str, client_id: str | None) -> None:
         """Delete a durable subscription of that topic at its shard."""
         place = ShardPlace(self._connection.cluster.placement.shard_of(AddressKind.TOPIC, topic))
-        self._part_at(self._connection.shard(place, client_id)).ready().unsubscribe(name)
+        part = self._part_at(self._connection.shard(place, client_id))
+        part.repeat(unless_done(lambda session: session.unsubscribe(name), UnknownSubscriptionError))
 
     # Settling and giving back
 
@@ -547,7 +662,7 @@ class ClusterSession(ProviderSession):
         found: dict[SessionPart, list[Delivery]] = {}
         for delivery in deliveries:
             tag = delivery.tag
-            assert isinstance(tag, _Tag), "deliveries of browsers cannot be settled"
+            assert isinstance(tag, DeliveryTag), "deliveries of browsers cannot be settled"
             part = self._part_at(tag.shard)
             if part.session is None:  # received by another session of the connection
                 part.ready()
@@ -583,7 +698,7 @@ class ClusterSession(ProviderSession):
                     raise InDoubtError(
                         f"some of the messages are settled, and others may come again: {error.reason}"
                     ) from error
-                if not isinstance(error, _LOST):
+                if not isinstance(error, LOST):
                     raise
                 self.check_open()
                 part.shard.lose(part.term, error)
@@ -596,16 +711,15 @@ class ClusterSession(ProviderSession):
             session = self._in_unit(part)
             if not part.is_doomed:
                 session.acknowledge(deliveries)
-        except _LOST as error:
+        except LOST as error:
             self._doom(part, error)
 
     def _doom_earlier(self, deliveries: Iterable[Delivery]) -> None:
-        """Let the transaction be rolled back: messages in it come again."""
+        """Let the transaction or branch be rolled back: messages in it come again."""
         for delivery in deliveries:
             tag = delivery.tag
-            if isinstance(tag, _Tag) and not tag.shard.is_current(tag.term):
-                part = self._part_at(tag.shard)
-                part.is_dirty = part.is_doomed = True
+            if isinstance(tag, DeliveryTag) and not tag.shard.is_current(tag.term):
+                self._doom_part(self._part_at(tag.shard))
 
     @staticmethod
     def _ready(part: SessionPart) -> ProviderSession:
@@ -620,7 +734,9 @@ class ClusterSession(ProviderSession):
         for part, own in self._by_part(deliveries).items():
             try:
                 act(self._ready(part), own)
-            except _LOST as error:
+            except RepeatableError:
+                self.check_open()  # they are back already
+            except LOST as error:
                 self.check_open()
                 part.shard.lose(part.term, error)
 
@@ -647,37 +763,44 @@ class ClusterSession(ProviderSession):
     def commit(self) -> None:
         self._check_local()
         parts = [part for part in self._parts.values() if part.is_dirty or part.is_doomed]
+        units = [part.unit() for part in parts]
         try:
-            if any(part.is_doomed or not part.shard.is_current(part.term) for part in parts):
-                self._roll_back(parts)
-                raise RolledBackError(
-                    "the transaction was rolled back, as another member became the leader of a destination in it"
-                )
-            if len(parts) == 1:
-                self._commit_alone(parts[0])
-            elif parts:
-                commit_together(self._connection.cluster.decisions, parts)
+            self._check_not_lost(parts)
+            if len(units) == 1:
+                commit_alone(units[0], self.check_open)
+            elif units:
+                commit_together(self._connection.cluster.decisions, units)
+        except Exception:
+            # Whatever has failed: what is left at a shard would become part of the next transaction.
+            self._roll_back(parts)
+            raise
         finally:
             for part in parts:
                 part.forget_transaction()
+
+    @staticmethod
+    def _check_not_lost(parts: Iterable[SessionPart]) -> None:
+        """Raise `RolledBackError` if what the transaction did at a shard is lost."""
+        if any(part.is_lost for part in parts):
+            raise RolledBackError(
+                "the transaction was rolled back, as another member became the leader of a destination in it"
+            )
 
     def prepare(self, xid: Xid) -> bool:
         """Prepare the present transaction at all its shards as parts of one branch. Raises as `ProviderSession.prepare`."""
         self._check_local()
         parts = [part for part in self._parts.values() if part.is_dirty or part.is_doomed]
+        units = {part: part.unit() for part in parts}
         prepared: list[SessionPart] = []
         try:
-            if any(part.is_doomed or not part.shard.is_current(part.term) for part in parts):
-                raise RolledBackError(
-                    "the transaction was rolled back, as another member became the leader of a destination in it"
-                )
+            self._check_not_lost(parts)
             if not all(isinstance(part.shard.place, ShardPlace) for part in parts):
                 raise RolledBackError("a branch of a cluster cannot contain messages of temporary destinations")
-            for part in parts:
+            for part, unit in units.items():
                 try:
-                    if self._ready(part).prepare(xid):
+                    if unit.ready().prepare(xid):
                         prepared.append(part)
-                except _LOST as error:
+                except LOST as error:
                     self.check_open()
                     part.shard.lose(part.term, error)
                     raise RolledBackError(
@@ -694,16 +817,6 @@ class ClusterSession(ProviderSession):
                 part.forget_transaction()
         return bool(prepared)
 
-    def _commit_alone(self, part: SessionPart) -> None:
-        try:
-            self._ready(part).commit()
-        except _LOST as error:
-            self.check_open()
-            part.shard.lose(part.term, error)
-            raise RolledBackError(
-                f"the transaction was rolled back, as another member became the leader: {error.reason}"
-            ) from error
-
     def rollback(self) -> None:
         self._check_local()
         parts = [part for part in self._parts.values() if part.is_dirty or part.is_doomed]
@@ -712,14 +825,15 @@ class ClusterSession(ProviderSession):
             part.forget_transaction()
 
     def _roll_back(self, parts: Iterable[SessionPart]) -> None:
+        """Roll back what the transaction did at parts: where that fails, by the end of the session there."""
         for part in parts:
             if part.session is None or not part.shard.is_current(part.term):
                 continue  # its end has rolled it back
             try:
                 part.session.rollback()
-            except _LOST as error:
-                self.check_open()
-                part.shard.lose(part.term, error)
+            except ProviderError as error:
+                if not self._closed:
+                    part.shard.lose(part.term, error)
 
     def _check_local(self) -> None:
         self.check_open()
@@ -733,30 +847,43 @@ class ClusterSession(ProviderSession):
         parts = [part for part in self._parts.values() if part.is_dirty or part.is_doomed]
         if not all(isinstance(part.shard.place, ShardPlace) for part in parts):
             raise StageError("a staged unit of a cluster cannot contain messages of temporary destinations")
+        if self._partitions.are_used and any(each.name == name for each in self._connection.stages().units(name.sink)):
+            # An earlier unit of that name may have gone to other partitions, whose shards know of it.
+            raise StageError(f"there is a staged unit {name} already")
         # A unit that sends nothing is staged as well, as it may be promoted.
+        units = {part: part.unit() for part in parts}
         staging = parts or [self._part_at(self._connection.shard(self._connection.home_of_sink(name.sink)))]
         staged: list[SessionPart] = []
         messages = 0
         try:
-            if any(part.is_doomed or not part.shard.is_current(part.term) for part in parts):
-                raise RolledBackError(
-                    "the transaction was rolled back, as another member became the leader of a destination in it"
-                )
+            self._check_not_lost(parts)
             for part in staging:
-                messages += part.ready().stage(name, keep_s=keep_s)
+                messages += (units.get(part) or part).ready().stage(name, keep_s=keep_s)
                 staged.append(part)
-        except ProviderError:
-            self._roll_back([part for part in parts if part not in staged])
-            for part in staged:
-                # Only what this call has staged: another unit may have the name. What stays is discarded when its time is over.
-                with suppress(ProviderError):
-                    part.shard.call(lambda connection: connection.stages().discard([name]))
+        except Exception as error:
+            if isinstance(error, StageError) and not staged:
+                raise  # as at a single broker, the transaction goes on
+            self._unstage(name, parts, staged)
+            if isinstance(error, LOST):
+                self.check_open()
+            if isinstance(error, (StageError, *LOST)):
+                raise RolledBackError(
+                    f"the transaction was rolled back, as a part of it could not be staged: {error.reason}"
+                ) from error
             raise
-        else:
-            return messages
-        finally:
-            for part in parts:
-                part.forget_transaction()
+        for part in parts:
+            part.forget_transaction()
+        return messages
+
+    def _unstage(self, name: StageName, parts: Iterable[SessionPart], staged: Collection[SessionPart]) -> None:
+        """Roll back a transaction, some parts of which are staged."""
+        self._roll_back([part for part in parts if part not in staged])
+        for part in staged:
+            # Only what this call has staged: another unit may have the name. What stays is discarded when its time is over.
+            with suppress(ProviderError):
+                part.shard.call(lambda connection: connection.stages().discard([name]))
+        for part in parts:
+            part.forget_transaction()
 
     # Distributed transactions
 
@@ -820,11 +947,13 @@ class ClusterSession(ProviderSession):
     # The end
 
     def end_waits(self) -> None:
-        self._ends_waits = True
+        self.ends_waits = True
         for part in self.parts():
             part.shard.wake()
             if part.session is not None:
                 part.session.end_waits()
+        if self._tagging is not None:
+            self._tagging.end_waits()
 
     def close(self) -> None:
         self.end_waits()
@@ -848,6 +977,11 @@ def _commit_tagged(unit: ClusterSession) -> None:
     except RolledBackError as error:
         # There is no transaction that the client could know of.
         raise error.__cause__ if isinstance(error.__cause__, ProviderError) else ResourceError(error.reason) from error
+
+
+def _rank(delivery: Delivery) -> tuple[int, int]:
+    """Return by what the messages of partitions are put together for a browser; each partition's own are in their order anyway."""
+    return -delivery.envelope.priority, delivery.envelope.timestamp_ms
 
 
 def _ignore() -> None:

@@ -6,10 +6,12 @@ A *term* is the time for which one connection lasts. Messages of an earlier term
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import count
 from random import Random
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -26,6 +28,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.interrupts import deferred
 from pyjms_provider.clients.network.failover import ConnectionInterruptedError
 from pyjms_provider.core.state_machine import StateMachine
+from pyjms_provider.repeatable import LOST, REPEATED, RepeatableError
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection, ProviderSession
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
     from pyjms_provider.cluster.placement import Place
 
 _Result = TypeVar("_Result")
+_Subject = TypeVar("_Subject")
 _log = logging.getLogger("pyjms.cluster")
-WAIT_MS: Final = 30_000
-"""How long a call waits for a shard without a leader, in milliseconds."""
+WAIT_MS: Final = 25_000
+"""How long a call waits for a shard without a leader, in milliseconds: less than the client waits for its answer, see `cluster.settings`."""
 _BACK_OFF: Final = BackOff(first_ms=20, most_ms=500, jitter=0.5)
 _CLIENT_ID_MS: Final = 10_000
 """How long a client id may stay with a connection that has ended: until its broker has noticed that."""
@@ -133,6 +137,37 @@ class _Unheard:
         """Do nothing."""
 
 
+def unless_done(act: Callable[[_Subject], None], done: type[ProviderError]) -> Callable[[_Subject], None]:
+    """Return `act` for calls that are repeated: `done`, which says that there is nothing left to do, is no error of a second call.
+
+    Then the first one, whose answer was lost, has done it.
+    """
+    calls = count()
+
+    def act_unless_done(subject: _Subject) -> None:
+        is_first = next(calls) == 0
+        try:
+            act(subject)
+        except done:
+            if is_first:
+                raise
+
+    return act_unless_done
+
+
+@contextmanager
+def _closing_if_lost(connection: ProviderConnection) -> Iterator[None]:
+    """Close a connection if a call of it fails before it is in use. `ClosedError` of its broker becomes `ConnectionLostError`: the member goes on."""
+    try:
+        yield
+    except ClosedError as error:
+        connection.close()
+        raise ConnectionLostError(error.reason) from error
+    except Exception:
+        connection.close()
+        raise
+
+
 class ShardConnection:
     """The connection of one client to one shard. Any thread."""
 
@@ -198,7 +233,7 @@ class ShardConnection:
                         self._state = SHARD_TRANSITIONS[self._state, ShardEvent.OPEN]
                     self._waiting.add(signal)
                 if opens:
-                    self._open()
+                    self._open(until_ms)
                     continue
                 if check is not None:
                     check()
@@ -218,18 +253,30 @@ class ShardConnection:
             signal.set()
 
     def call(self, act: Callable[[ProviderConnection], _Result]) -> _Result:
-        """Return the result of a call that may be repeated; it is made again on the next term if its own is lost. Raises as `act`, and as `current`."""
-        term = self.current()
-        try:
-            return act(term.connection)
-        except (ClosedError, ConnectionLostError) as error:
-            self.lose(term.number, error)
-        return act(self.current().connection)
+        """Return the result of a call that may be repeated: it is made again if its term, or the link below it, is lost meanwhile.
+
+        Raises as `act`, and as `current`; the error of a loss after `WAIT_MS`.
+        """
+        until_ms = self._clock.monotonic_ms() + WAIT_MS
+        while True:
+            term = self.current()
+            try:
+                return act(term.connection)
+            except REPEATED as error:
+                if not isinstance(error, RepeatableError):
+                    self.lose(term.number, error)
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise
 
     def is_current(self, number: int) -> bool:
         """Return whether that term is the present one, and not known to be lost."""
         term = self._term
         return term is not None and term.number == number and self._state is ShardState.CONNECTED
+
+    def resource_manager(self) -> str:
+        """Return what the present leader of the place is known by among those before and after it; empty: there is no connection."""
+        term = self._term
+        return "" if term is None else term.connection.resource_manager
 
     def is_led_for(self, number: int) -> bool:
         """Return whether that term is not known to be lost, though the client may have closed it."""
@@ -242,6 +289,19 @@ class ShardConnection:
             act(connection.open_session(transacted=True))
         finally:
             connection.close()
+
+    def act_at_next_leader(self, act: Callable[[ProviderSession], None]) -> None:
+        """Call `act` as `act_apart` does, until a leader has answered. Raises its error after `WAIT_MS`, and when the client closes."""
+        until_ms = self._clock.monotonic_ms() + WAIT_MS
+        delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
+        while True:
+            try:
+                self.act_apart(act)
+            except ProviderError:
+                if self._clock.monotonic_ms() >= until_ms or self._pause(delays.next_ms()):
+                    raise
+            else:
+                return
 
     def add(self, session: RestoredSession) -> None:
         """Have a part of a session restored from now on."""
@@ -261,29 +321,30 @@ class ShardConnection:
             enter()
             return True
 
-    def _open(self) -> None:
-        """Connect for the first call."""
+    def _open(self, until_ms: float) -> None:
+        """Connect for the first call; return as well if the leader has just stopped, and there is time for another attempt."""
         try:
             term = self._connect()
+        except ConnectionLostError as error:
+            self._change(ShardEvent.FAIL)
+            if self._clock.monotonic_ms() >= until_ms:
+                raise ResourceError(f"{self.place} was not reached: {error.reason}") from error
+            self._pause(_BACK_OFF.first_ms)
         except Exception:
             self._change(ShardEvent.FAIL)
             raise
-        self._take(term)
+        else:
+            self._take(term)
 
     def _connect(self) -> Term:
-        """Return a new term, ready for use."""
+        """Return a new term, at which nothing is delivered yet."""
         with self._lock:
             self._made += 1
             number = self._made
         connection = self._cluster.connect(self.place, _TermEvents(self, number))
-        try:
+        with _closing_if_lost(connection):
             if self._client_id is not None:
                 self._identify(connection, self._client_id)
-            if self.owner.is_started:
-                connection.start()
-        except Exception:
-            connection.close()
-            raise
         return Term(number, connection)
 
     def _identify(self, connection: ProviderConnection, client_id: str) -> None:
@@ -294,6 +355,9 @@ class ShardConnection:
                 connection.set_client_id(client_id)
             except DuplicateClientIdError:
                 if self._clock.monotonic_ms() >= until_ms or self._pause(50):
+                    raise
+            except RepeatableError:
+                if self._clock.monotonic_ms() >= until_ms:
                     raise
             else:
                 return
@@ -307,11 +371,15 @@ class ShardConnection:
                 self._state = SHARD_TRANSITIONS[self._state, ShardEvent.SUCCEED]
             elif self._state is ShardState.CONNECTING and self._term is None:
                 self._state = SHARD_TRANSITIONS[self._state, ShardEvent.FAIL]
-        self.wake()
-        if not is_taken:
+        if is_taken:
+            # Not before: what is received at a term that is not the present one cannot be settled, and its session keeps it.
+            is_started = False
+            while self.owner.is_started is not is_started:  # the client may start or stop it meanwhile
+                is_started = not is_started
+                self.set_started(started=is_started)
+        else:
             term.connection.close()
-        elif self.owner.is_started:
-            term.connection.start()  # it may have been started since this term was made
+        self.wake()
         return is_taken
 
     def _change(self, event: ShardEvent) -> None:
@@ -338,15 +406,16 @@ class ShardConnection:
                 f"the leader of a part of {self._cluster.name} has changed ({error.reason}); messages in processing come again"
             )
         )
+        with self._lock:
+            term = self._term
+        if term is not None:
+            # If it is not lost in truth, it would keep messages and the client id, and what was not committed.
+            with suppress(ProviderError):
+                term.connection.close()
         delays = Delays(_BACK_OFF, Random().random)  # noqa: S311
         while self._state is ShardState.CONNECTING:
             try:
-                term = self._connect()
-                with self._lock:
-                    sessions = list(self._sessions)
-                for session in sessions:
-                    session.restore(term)
-                if self._take(term):
+                if self._renew():
                     return
             except (
                 ClosedError,
@@ -358,6 +427,17 @@ class ShardConnection:
                 _log.info("no connection to %s: %s", self.place, failed.reason)
             if self._pause(delays.next_ms()):
                 return
+
+    def _renew(self) -> bool:
+        """Connect, restore all sessions, and use that term; return False if it is lost already. Raises `ProviderError`."""
+        term = self._connect()
+        with self._lock:
+            sessions = list(self._sessions)
+        # What was restored there would keep messages, and the client id.
+        with _closing_if_lost(term.connection):
+            for session in sessions:
+                session.restore(term)
+        return self._take(term)
 
     def _give_up(self, error: ProviderError) -> None:
         self._why = error
@@ -389,19 +469,40 @@ class ShardConnection:
                 term.connection.start()
             else:
                 term.connection.stop()
-        except (ClosedError, ConnectionLostError) as error:
+        except LOST as error:
             self.lose(term.number, error)
 
+    def claim(self, client_id: str) -> None:
+        """Take the client id, on this term and on later ones, if no other client has it. Raises `DuplicateClientIdError`, and as `current`."""
+        is_first = True
+        while True:
+            term = self.current()
+            try:
+                if is_first:
+                    term.connection.set_client_id(client_id)
+                else:
+                    self._identify(term.connection, client_id)  # it may be this client's own, of the call that was lost
+            except REPEATED as error:
+                if not isinstance(error, RepeatableError):
+                    self.lose(term.number, error)
+            else:
+                # A term that has ended meanwhile had the client id, and the next one has not taken it.
+                if self.enter_if_current(term.number, partial(self._keep_client_id, client_id)):
+                    return
+            is_first = False
+
+    def _keep_client_id(self, client_id: str) -> None:
+        self._client_id = client_id
+
     def identify(self, client_id: str) -> None:
-        """Take the client id, on this term and on later ones. Raises `DuplicateClientIdError`."""
+        """Take the client id, which the client has at another shard, on this term and on later ones. Raises `DuplicateClientIdError`."""
         self._client_id = client_id
         term = self._term
         if term is not None and self._state is ShardState.CONNECTED:
-            self._identify(term.connection, client_id)
-
-    def keep_client_id(self, client_id: str) -> None:
-        """Take the client id, which the present term has already, on later terms."""
-        self._client_id = client_id
+            try:
+                self._identify(term.connection, client_id)
+            except LOST as error:
+                self.lose(term.number, error)  # the next one takes it
 
     def close(self) -> None:
         """Close the connection. May be repeated."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.errors import (
+    BranchError,
+    InDoubtError,
+    ProviderError,
+    RolledBackError,
+)
+from pyjms.spi.xid import BranchFailure
 from pyjms_provider.cluster.branch_names import branch_of
 from pyjms_provider.cluster.placement import ShardPlace
+from pyjms_provider.repeatable import LOST
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderSession
@@ -22,11 +29,22 @@ _log = logging.getLogger("pyjms.cluster")
 
 
 class Participant(Protocol):
-    """A part of a session with a part of the transaction."""
+    """A part of the transaction, at one session, which stays the same: another one would know nothing of it."""
 
-    shard: ShardConnection
-    session: ProviderSession | None
-    term: int
+    @property
+    def shard(self) -> ShardConnection:
+        """The connection to its shard."""
+        ...
+
+    @property
+    def session(self) -> ProviderSession | None:
+        """The session at the shard."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """The number of the session's term."""
+        ...
 
 
 def commit_together(decisions: DecisionLog, parts: Sequence[Participant]) -> None:
@@ -47,13 +65,11 @@ def commit_together(decisions: DecisionLog, parts: Sequence[Participant]) -> Non
     fronts = [part for part in parts if part not in shards]
     try:
         if len(shards) == 1:
-            _commit_one(shards[0])
+            commit_alone(shards[0])
         elif shards:
             _commit_shards(decisions, shards)
     except ProviderError:
-        for part in fronts:  # their work must not become part of the next transaction
-            with suppress(ProviderError):
-                _session_of(part).rollback()
+        _roll_back_unprepared(fronts)
         raise
     failed: ProviderError | None = None
     for part in fronts:
@@ -70,14 +86,31 @@ def commit_together(decisions: DecisionLog, parts: Sequence[Participant]) -> Non
     ) from failed
 
 
-def _commit_one(part: Participant) -> None:
+def commit_alone(part: Participant, check_open: Callable[[], None] | None = None) -> None:
+    """Commit the transaction in its only part.
+
+    Args:
+        part: The part.
+        check_open: Raises an error if the session was lost as the client has closed it.
+
+    Raises:
+        RolledBackError: The transaction was rolled back.
+        InDoubtError: It is unknown whether it was committed.
+    """
     try:
         _session_of(part).commit()
-    except (ClosedError, ConnectionLostError) as error:
+    except (RolledBackError, InDoubtError):
+        raise
+    except LOST as error:
+        if check_open is not None:
+            check_open()
         part.shard.lose(part.term, error)
         raise RolledBackError(
             f"the transaction was rolled back, as another member became the leader: {error.reason}"
         ) from error
+    except ProviderError as error:
+        _roll_back_unprepared([part])
+        raise InDoubtError(f"it is not known whether the transaction was committed: {error.reason}") from error
 
 
 def _session_of(part: Participant) -> ProviderSession:
@@ -86,20 +119,37 @@ def _session_of(part: Participant) -> ProviderSession:
 
 
 def _commit_shards(decisions: DecisionLog, parts: Sequence[Participant]) -> None:
-    transaction = decisions.new_id()
+    try:
+        transaction = decisions.new_id()
+    except ProviderError as error:
+        _roll_back_unprepared(parts)
+        raise RolledBackError(
+            f"the transaction was rolled back, as it has parts at several shards, and this member cannot coordinate it now: {error.reason}"
+        ) from error
     prepared: list[Participant] = []
     for index, part in enumerate(parts):
         try:
             if _session_of(part).prepare(branch_of(transaction, _number(part))):
                 prepared.append(part)
-        except ProviderError as error:
-            _roll_back(decisions, transaction, prepared, [part])
-            for later in parts[index + 1 :]:
-                with suppress(ProviderError):
-                    _session_of(later).rollback()
+        except Exception as error:
+            roll_back_prepared(decisions, transaction, prepared, [part])
+            # This one as well: it may have been refused before its transaction was touched.
+            _roll_back_unprepared(parts[index:])
+            if not isinstance(error, ProviderError):
+                raise
             raise RolledBackError(
                 f"the transaction was rolled back, as a part of it could not be prepared: {error.reason}"
             ) from (error.__cause__ or error if isinstance(error, RolledBackError) else error)
+    commit_prepared(decisions, transaction, prepared)
+
+
+def commit_prepared(decisions: DecisionLog, transaction: str, prepared: Sequence[Participant]) -> None:
+    """Write the decision to commit a transaction, and tell its prepared parts, the branches `branch_of` names.
+
+    Raises:
+        RolledBackError: It was rolled back instead.
+        InDoubtError: It is unknown whether the decision was written; the log settles it.
+    """
     if not prepared:
         return
     try:
@@ -107,50 +157,81 @@ def _commit_shards(decisions: DecisionLog, parts: Sequence[Participant]) -> None
     except InDoubtError:
         raise  # the log settles it
     except ProviderError as error:
-        _roll_back(decisions, transaction, prepared, [])
+        roll_back_prepared(decisions, transaction, prepared, [])
         raise RolledBackError(
             f"the transaction was rolled back, as its commit could not be written: {error.reason}"
         ) from error
+    except Exception as error:
+        # Rolled back unless it was written.
+        decisions.roll_back(transaction, [_number(part) for part in prepared])
+        raise InDoubtError(f"it is not known whether the transaction was committed: {error}") from error
     if not is_committed:
-        _roll_back(decisions, transaction, prepared, [])
+        roll_back_prepared(decisions, transaction, prepared, [])
         raise RolledBackError("the transaction was rolled back, as the other members took this one for dead")
-    if _decide(transaction, prepared, commit=True):
+    if _apply(transaction, prepared):
         decisions.forget(transaction)
 
 
-def _roll_back(
+def _roll_back_unprepared(parts: Sequence[Participant]) -> None:
+    """Roll back parts, so that their work does not become part of the next transaction."""
+    for part in parts:
+        with suppress(ProviderError):
+            _session_of(part).rollback()
+
+
+def roll_back_prepared(
     decisions: DecisionLog, transaction: str, prepared: Sequence[Participant], unsure: Sequence[Participant]
 ) -> None:
     """Roll back parts that are prepared, and `unsure` ones that may be."""
-    if not _decide(transaction, prepared, commit=False) or unsure:
+    are_told = [_tell(transaction, part, commit=False) for part in prepared]
+    if not all(are_told) or unsure:
         decisions.roll_back(transaction, [_number(part) for part in (*prepared, *unsure)])
 
 
-def _decide(transaction: str, parts: Sequence[Participant], *, commit: bool) -> bool:
-    """Tell parts the decision; return whether all have applied it. The members settle the others."""
+def _apply(transaction: str, parts: Sequence[Participant]) -> bool:
+    """Have all parts commit, also at a leader that comes only now: what the client does next there must follow. Return whether they have."""
+    left = [part for part in parts if not _tell(transaction, part, commit=True)]
     are_all = True
-    for part in parts:
-        xid = branch_of(transaction, _number(part))
-        settle = partial(_settle, xid, commit=commit)
+    for part in left:
         try:
-            try:
-                settle(_session_of(part))
-            except (ClosedError, ConnectionLostError):
-                if not part.shard.is_led_for(part.term):
-                    raise
-                # The client closes at this moment.
-                part.shard.act_apart(settle)
+            part.shard.act_at_next_leader(_settling(transaction, part, commit=True))
         except ProviderError as error:
-            _log.info("shard %d settles its part of %s later: %s", _number(part), transaction, error.reason)
+            _log.info("shard %d commits its part of %s later: %s", _number(part), transaction, error.reason)
             are_all = False
     return are_all
 
 
+def _tell(transaction: str, part: Participant, *, commit: bool) -> bool:
+    """Tell a part the decision; return whether it has applied it. If not, the members settle it."""
+    settle = _settling(transaction, part, commit=commit)
+    try:
+        try:
+            settle(_session_of(part))
+        except LOST:
+            if not part.shard.is_led_for(part.term):
+                raise
+            # The client closes at this moment.
+            part.shard.act_apart(settle)
+    except ProviderError as error:
+        _log.info("shard %d has not settled its part of %s: %s", _number(part), transaction, error.reason)
+        return False
+    return True
+
+
+def _settling(transaction: str, part: Participant, *, commit: bool) -> Callable[[ProviderSession], None]:
+    return partial(_settle, branch_of(transaction, _number(part)), commit=commit)
+
+
 def _settle(xid: Xid, session: ProviderSession, *, commit: bool) -> None:
-    if commit:
-        session.xa_commit(xid)
-    else:
+    if not commit:
         session.xa_rollback(xid)
+        return
+    try:
+        session.xa_commit(xid)
+    except BranchError as error:
+        # Another call, or the leader itself by the decision, has committed it.
+        if error.failure is not BranchFailure.UNKNOWN:
+            raise
 
 
 def _number(part: Participant) -> int:

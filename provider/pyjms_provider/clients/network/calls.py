@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
+from pyjms_provider.repeatable import RepeatableError
 
 
 def not_restored(address: Address, error: ProviderError) -> ResourceError:
@@ -23,13 +24,11 @@ class UnansweredError(ResourceError):
     """The broker did not answer in time: it is not known whether it has done the request, or is going to."""
 
 
-def lost_while_sent(error: ConnectionLostInCallError) -> ProviderError:
-    """Return the client's error for a message that was being sent when the connection ended."""
+def lost_while_sent(error: ConnectionLostInCallError, in_doubt: type[ProviderError] = InDoubtError) -> ProviderError:
+    """Return the client's error for a message that was being sent when the connection ended; `in_doubt`: if it may have arrived."""
     if isinstance(error, NotSentError):
-        return ResourceError(f"the connection was lost before the message was sent ({error}): send it again")
-    return InDoubtError(
-        f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
-    )
+        return RepeatableError(f"the connection was lost before the message was sent ({error}): send it again")
+    return in_doubt(f"the connection was lost while a message was sent ({error}): it is not known whether it arrived")
 
 
 def lost_while_ended(error: ConnectionLostInCallError | ResourceError, how: str) -> ProviderError:

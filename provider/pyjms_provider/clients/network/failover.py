@@ -94,7 +94,7 @@ class Physical(Protocol):
     """Whether it has ended: `reason` says why."""
     reason: str
     was_interrupted: bool
-    """Whether it ends because a signal interrupted a call, and not through the network or the broker."""
+    """Whether it ends by `abort`, and not through the network or the broker."""
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait as a clock does, for a signal that this connection sets."""
@@ -108,8 +108,8 @@ class Physical(Protocol):
         """End the connection; its thread ends soon. May be repeated."""
         ...
 
-    def abort(self) -> None:
-        """End the connection because a signal interrupted a call."""
+    def abort(self, why: str) -> None:
+        """End the connection on this side."""
         ...
 
     def join(self, timeout_s: float) -> None:
@@ -163,7 +163,8 @@ class FailoverConnection(ABC, Generic[_P]):
         self._lock = Lock()
         self._state = FailoverState.CONNECTED
         self._waiting: set[Signal] = set()
-        self._stop = Signal()
+        self._awake = Signal()
+        """Ends the healer's pause."""
         self.made = 0
         """How many physical connections were made."""
         self._first = 0  # where the next round begins
@@ -207,6 +208,20 @@ class FailoverConnection(ABC, Generic[_P]):
             if is_next and endpoints:
                 self._first = self._endpoints.index(endpoints[0])
 
+    def go_to(self, endpoint: Endpoint, why: str) -> None:
+        """Be connected to `endpoint` now, as the broker is there from now on; nothing happens if the connection is. Any thread; never blocks.
+
+        `why`: the reason for which a connection to another endpoint is aborted.
+        """
+        self.add_endpoints([endpoint], is_next=True)
+        if self._state is FailoverState.RECONNECTING:
+            # What has failed so far says nothing about this endpoint, so the pause after it is cut short.
+            self._delays.reset()
+            self._awake.set()
+        elif self.newest.endpoint != endpoint:
+            # At once: a broker that is stopped, or cut off, does not end its connections.
+            self.abort(why)
+
     @property
     def state(self) -> FailoverState:
         """The present state."""
@@ -217,10 +232,11 @@ class FailoverConnection(ABC, Generic[_P]):
         """The number of the newest physical connection."""
         return self.newest.number
 
-    def current(self) -> _P:
+    def current(self, check: Callable[[], None] | None = None) -> _P:
         """Return the present physical connection; while it is being replaced, wait for the new one, for `timeout_ms` at most.
 
-        Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
+        `check` raises an error if the caller need not wait any more; it is called before each wait, and after `wake`. Raises `ResourceError`
+        when it takes longer, `ConnectionLostError`, `ClosedError`.
         """
         state, physical = self._state, self._physical  # without the lock it may be a moment late, as any answer is
         if state is FailoverState.CONNECTED and not physical.is_closing:
@@ -237,6 +253,8 @@ class FailoverConnection(ABC, Generic[_P]):
                     if self._state not in (FailoverState.CONNECTED, FailoverState.RECONNECTING):
                         raise self._ended_error()
                     self._waiting.add(signal)
+                if check is not None:
+                    check()
                 if not deferred.wait(self._clock.wait, signal, until_ms):
                     raise ResourceError(
                         f"there has been no connection to {self._places()} for {self._settings.timeout_ms} ms; it is still tried"
@@ -244,6 +262,13 @@ class FailoverConnection(ABC, Generic[_P]):
         finally:
             with self._lock:
                 self._waiting.discard(signal)
+
+    def wake(self) -> None:
+        """Have the threads that wait for a connection check whether they still need one. Never blocks."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for signal in waiting:
+            signal.set()
 
     def _is_about_to_heal(self) -> bool:
         """Return whether the present physical connection is closing, and another thread than the caller's will soon report its end."""
@@ -313,7 +338,7 @@ class FailoverConnection(ABC, Generic[_P]):
             was_connected = self._state is FailoverState.CONNECTED
             # Before the connection ends: its end is then no loss, and no healer starts.
             self._state = FailoverState.CLOSED
-        self._stop.set()
+        self._awake.set()
         for signal in waiting:
             signal.set()
         if was_connected and farewell is not None:
@@ -324,10 +349,10 @@ class FailoverConnection(ABC, Generic[_P]):
         physical.close()
         physical.join(self._settings.connect_timeout_ms / 1000)
 
-    def abort(self) -> None:
-        """Abort the present physical connection, as a signal has interrupted a call of it; it is replaced like a lost one."""
+    def abort(self, why: str = "a signal interrupted a call that used it") -> None:
+        """Abort the present physical connection; it is replaced like a lost one."""
         start_new_thread(
-            self._physical.abort, ()
+            self._physical.abort, (why,)
         )  # the caller handles a signal, and its thread may hold the connection's locks
 
     def forget(self) -> None:
@@ -384,8 +409,8 @@ class FailoverConnection(ABC, Generic[_P]):
             if self._has_lasted():
                 self._delays.reset()
             elif not self._physical.was_interrupted:
-                # An interrupted call has ended the connection: that
-                # says nothing about the broker, so there is no pause.
+                # It was ended on this side: that says nothing
+                # about the broker, so there is no pause.
                 self._pause()
             while not self._try_round() and self._is_healing():
                 rounds += 1
@@ -407,7 +432,7 @@ class FailoverConnection(ABC, Generic[_P]):
         return self._healed_ms is None or self._clock.monotonic_ms() - self._healed_ms >= _LASTS_MS
 
     def _pause(self) -> None:
-        self._clock.wait(self._stop, self._clock.monotonic_ms() + self._delays.next_ms())
+        self._clock.wait(self._awake, self._clock.monotonic_ms() + self._delays.next_ms())
 
     def _is_healing(self) -> bool:
         return self._state is FailoverState.RECONNECTING
@@ -449,6 +474,7 @@ class FailoverConnection(ABC, Generic[_P]):
             # connection; an end after this check finds the present one, and heals again.
             if self._state is FailoverState.RECONNECTING and not physical.has_ended:
                 self._physical = physical
+                self._awake.wait(0)  # reset, so that it cuts no later pause short
                 self._healed_ms = self._clock.monotonic_ms()
                 self._state = TRANSITIONS[self._state, FailoverEvent.HEAL]
                 waiting = self._take_waiting()

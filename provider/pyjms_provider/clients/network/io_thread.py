@@ -237,7 +237,7 @@ class BasePhysicalConnection(ABC):
         """Whether it has ended: no answer is awaited any more, and `reason` says why."""
         self.reason = ""
         self.was_interrupted = False
-        """Whether it ends because a signal interrupted a call, and not through the network or the broker."""
+        """Whether it ends by `abort`, and not through the network or the broker."""
         self._farewell = ""
         """The broker's reason, if it has announced the end."""
         self._is_silent = False
@@ -275,10 +275,10 @@ class BasePhysicalConnection(ABC):
         self.stop_writing()
         self._wakeup.set()
 
-    def abort(self) -> None:
-        """End the connection because a signal interrupted a call: how much of it was written is not known."""
+    def abort(self, why: str) -> None:
+        """End the connection on this side; of calls under way it is not known how much was written."""
         self.was_interrupted = True
-        self.reason = "a signal interrupted a call that used it"
+        self.reason = why
         self.close()
 
     def join(self, timeout_s: float) -> None:

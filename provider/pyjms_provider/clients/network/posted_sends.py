@@ -11,13 +11,19 @@ from pyjms.spi.errors import InDoubtError, ProviderError
 
 
 class PostedSend:
-    """One message on its way."""
+    """One message, or settlement, on its way."""
 
-    __slots__ = ("_done", "sent_ms")
+    __slots__ = ("_done", "in_doubt", "sent_ms")
 
-    def __init__(self, done: Callable[[ProviderError | None], None], sent_ms: float) -> None:
-        """`sent_ms`: when it was sent, by the monotonic clock; infinite: it waits."""
+    def __init__(
+        self,
+        done: Callable[[ProviderError | None], None],
+        sent_ms: float,
+        in_doubt: type[ProviderError] = InDoubtError,
+    ) -> None:
+        """`sent_ms`: when it was sent, by the monotonic clock; infinite: it waits. `in_doubt`: the error if no answer comes."""
         self._done = [done]  # taken out by the first outcome: `pop` is one step, whichever threads tell one
+        self.in_doubt = in_doubt
         self.sent_ms = sent_ms
 
     @property
@@ -71,8 +77,9 @@ class PostedSends:
     def expire(self, now_ms: float) -> None:
         """Tell the messages that were not answered in time that they are in doubt."""
         while (due_ms := self.due_ms()) is not None and due_ms <= now_ms:
-            self._sends[0].tell(
-                InDoubtError(
+            first = self._sends[0]
+            first.tell(
+                first.in_doubt(
                     f"the broker has not answered a message for {self._limit_ms()} ms, so it is not known whether it arrived: "
                     "look what holds it up, or raise timeout_ms"
                 )

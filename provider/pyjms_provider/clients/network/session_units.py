@@ -6,7 +6,7 @@ Both protocols use it: their sessions send and acknowledge in the unit, and say 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -28,7 +28,7 @@ from pyjms_provider.clients.network.calls import (
 )
 from pyjms_provider.clients.network.failover import Physical
 from pyjms_provider.protocols.profile import commands
-from pyjms_provider.protocols.profile.answers import Counted, Prepared, Recovered
+from pyjms_provider.protocols.profile.answers import Counted, Noted, Prepared, Recovered
 
 if TYPE_CHECKING:
     from pyjms.spi.replay import StageName
@@ -40,6 +40,7 @@ BranchCommand: TypeAlias = (
     commands.EndBranch
     | commands.PrepareBranch
     | commands.PrepareTransaction
+    | commands.PrepareRenamedBranch
     | commands.CommitBranch
     | commands.RollbackBranch
     | commands.ForgetBranch
@@ -416,6 +417,16 @@ class SessionUnit(Generic[_P, _R]):
         """Prepare a branch; return whether it needs a commit. Raises as `ProviderSession.xa_prepare`."""
         return Prepared.read(self._branch(commands.PrepareBranch(session=self._session, xid=xid))).needs_commit
 
+    def xa_prepare_as(self, xid: Xid, name: Xid) -> bool:
+        """Prepare a branch under another name. Raises as `ProviderSession.xa_prepare_as`."""
+        command = commands.PrepareRenamedBranch(session=self._session, xid=name, branch=xid)
+        return Prepared.read(self._branch(command)).needs_commit
+
+    def xa_note(self, xid: Xid, notes: Collection[str]) -> Collection[str]:
+        """Add notes to a branch, and return all of them. Raises as `ProviderSession.xa_note`."""
+        command = commands.NoteBranch(session=self._session, xid=xid, notes=tuple(sorted(notes)))
+        return Noted.read(self._asked(command)).notes
+
     def xa_commit(self, xid: Xid, *, one_phase: bool) -> None:
         """Commit a branch. Raises as `ProviderSession.xa_commit`."""
         self._branch(commands.CommitBranch(session=self._session, xid=xid, one_phase=one_phase))
@@ -428,13 +439,15 @@ class SessionUnit(Generic[_P, _R]):
 
     def xa_recover(self) -> Sequence[Xid]:
         """Return the branches in doubt. Raises as `ProviderSession.xa_recover`."""
+        return Recovered.read(self._asked(commands.RecoverBranches(session=self._session))).xids
+
+    def _asked(self, command: commands.Command) -> Headers:
+        """Send a command about branches that may be done twice, and return its answer. Raises `BranchError`, `ProviderError`."""
         self._channel.check_open()
-        command = commands.RecoverBranches(session=self._session)
         try:
-            answer = self._channel.ask(self._channel.current(), command)
+            return self._channel.ask(self._channel.current(), command)
         except (ConnectionLostInCallError, UnansweredError) as error:
             raise unreachable(error) from error
-        return Recovered.read(answer).xids
 
     def xa_forget(self, xid: Xid) -> None:
         """Forget a branch that was completed heuristically. Raises as `ProviderSession.xa_forget`."""

@@ -33,6 +33,7 @@ from pyjms.spi.errors import (
     DestinationError,
     DestinationInUseError,
     DuplicateClientIdError,
+    InDoubtError,
     ProviderError,
     ResourceError,
     SubscriptionInUseError,
@@ -173,9 +174,13 @@ class _PostedAnswer(PostedSend):
     __slots__ = ("error", "frame", "is_interrupted", "physical")
 
     def __init__(
-        self, done: Callable[[ProviderError | None], None], sent_ms: float, physical: PhysicalConnection
+        self,
+        done: Callable[[ProviderError | None], None],
+        sent_ms: float,
+        physical: PhysicalConnection,
+        in_doubt: type[ProviderError],
     ) -> None:
-        super().__init__(done, sent_ms)
+        super().__init__(done, sent_ms, in_doubt)
         self.physical = physical
         self.frame: Frame | None = None
         self.error: ProviderError | None = None
@@ -188,8 +193,8 @@ class _PostedAnswer(PostedSend):
 
     def set(self) -> None:
         """Tell the outcome."""
-        lost = lost_while_sent(ConnectionLostInCallError(self.physical.reason)) if self.is_interrupted else None
-        self.tell(self.error or lost)
+        lost = ConnectionLostInCallError(self.physical.reason) if self.is_interrupted else None
+        self.tell(self.error or (None if lost is None else lost_while_sent(lost, self.in_doubt)))
 
 
 class Request(SentFlag):
@@ -342,8 +347,39 @@ class PhysicalConnection(BasePhysicalConnection):
 
         Raises as `post`; then `done` is not called.
         """
+        # The first one is written at once, and those behind it together, when its answer has come or much has gathered.
+        self._post_confirmed(frame, done, InDoubtError, corks=True)
+
+    def try_to_post(
+        self,
+        frame: Frame,
+        done: Callable[[ProviderError | None], None],
+        in_doubt: type[ProviderError] = InDoubtError,
+    ) -> bool:
+        """Write a frame at once as `post_confirmed` does, unless there is no room, or the connection has ended; return whether it was written.
+
+        `in_doubt`: the error if no answer comes. Never waits. Raises `ProviderError`; then `done` is not called.
+        """
+        if self.has_ended or not self._buffer.has_room(len(frame.body)):
+            return False
+        try:
+            self._post_confirmed(frame, done, in_doubt, corks=False)
+        except NotSentError:
+            return False
+        except ConnectionLostInCallError as error:
+            raise lost_while_sent(error, in_doubt) from error
+        return True
+
+    def _post_confirmed(
+        self,
+        frame: Frame,
+        done: Callable[[ProviderError | None], None],
+        in_doubt: type[ProviderError],
+        *,
+        corks: bool,
+    ) -> None:
         receipt = f"r{next(self._receipts)}"
-        answer = _PostedAnswer(done, self._system_clock.monotonic_ms(), self)
+        answer = _PostedAnswer(done, self._system_clock.monotonic_ms(), self, in_doubt)
         frame.headers["receipt"] = receipt
         # As in `request`: registered before anything is written, under the lock of `_end`.
         with self._lock:
@@ -352,8 +388,7 @@ class PhysicalConnection(BasePhysicalConnection):
             self._answers[receipt] = answer
         is_alone = self._posted.add(answer)
         try:
-            # The first one is written at once, and those behind it together, when its answer has come or much has gathered.
-            self.post(frame, corked=not is_alone)
+            self.post(frame, corked=corks and not is_alone, needs_room=corks)
         except (ProviderError, ConnectionLostInCallError):
             with self._lock:
                 self._answers.pop(receipt, None)

@@ -247,12 +247,10 @@ class WriteBuffer:
             with self._lock:
                 # Registered before the check: room that is made between the two raises the signal.
                 self._waiting.add(signal)
-            while not (self._is_closed or self._has_room(size)):
+            while not (self._is_closed or self.has_room(size)):
                 if (
                     # Checked again after the timeout: room, or the close, may have come at the same moment.
-                    not deferred.wait(_CLOCK.wait, signal, until_ms)
-                    and not self._is_closed
-                    and not self._has_room(size)
+                    not deferred.wait(_CLOCK.wait, signal, until_ms) and not self._is_closed and not self.has_room(size)
                 ):
                     raise ResourceError(
                         f"the broker has not read for {timeout_s:.0f} s, and {self._size} bytes wait to be sent: "
@@ -299,7 +297,8 @@ class WriteBuffer:
         for signal in self._waiting:
             signal.set()
 
-    def _has_room(self, size: int) -> bool:
+    def has_room(self, size: int) -> bool:
+        """Return whether that many bytes can be put in without a wait. A moment later it may be otherwise."""
         # A piece that is larger than the limit gets into an empty buffer, or it could never be sent.
         return not self._size or self._size + size <= self._limit
 

@@ -6,21 +6,17 @@ order. It is not held during writes. Sending a message takes none of it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakValueDictionary
 
 from pyjms.spi.envelope import DELIVER_AT, Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     CapabilityError,
     DestinationError,
-    DestinationInUseError,
     DuplicateClientIdError,
     ProviderError,
     SubscriptionInUseError,
@@ -38,6 +34,7 @@ from pyjms_provider.core.host.admission import (
 )
 from pyjms_provider.core.host.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host.message_mover import ExpiryWatch, MessageMover
+from pyjms_provider.core.host.temporaries import TemporaryDestinations, TemporaryEndedError
 from pyjms_provider.core.journal.journal import SubscriptionKey
 from pyjms_provider.core.journal.storage_manager import (
     alter_when_written,
@@ -49,6 +46,7 @@ from pyjms_provider.core.journal.storage_manager import (
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.message.reference import next_place
 from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.core.queue.altering import KeyedLock, RetiredQueueError, close_unused
 from pyjms_provider.core.queue.channel_state import ChannelState
 from pyjms_provider.core.queue.message_trace import MessageTrace
 from pyjms_provider.core.queue.queue import Queue
@@ -102,6 +100,7 @@ class VirtualHost:
         """The error text of a host that must not be used, as it is a copy in a process that was forked from the broker's, with the remedy."""
         for each in self.policy.queues.every():
             check_disk(each, has_disk=not store.keeps_all_in_memory)
+            each.check_undivided()
         self.storage = storage
         self.work: Final[RunsWork] = _at_once if storage is None else storage.work
         """Returns the result of a function, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
@@ -113,7 +112,7 @@ class VirtualHost:
         self.keeps_transient = storage is not None and storage.journal.keeps_transient
         """Whether NON_PERSISTENT messages are written, too."""
         self.expiries = ExpiryWatch()
-        self.mover = MessageMover(store, clock, storage, self.queue, self.expiries, self.trace)
+        self.mover = MessageMover(store, clock, storage, self._queue_of_letters, self.expiries, self.trace)
         self.admission = AdmissionController(
             clock, self.trace, persists_all=self.policy.persist_all, keeps_transient=self.keeps_transient
         )
@@ -148,6 +147,10 @@ class VirtualHost:
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
         self._turns = KeyedLock()  # held to make, alter and destroy queues
+        self.check_policy: Callable[[str, QueuePolicy], None] | None = None
+        """Raises `PolicyError` for a policy that a queue cannot have, as it has other parts elsewhere; None: each may have any. Set before the host is used."""
+        self._retired: set[str] = set()
+        """The names of queues that are elsewhere, so that nobody may make them here. Guarded by the lock."""
         self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self.admission.forget)
         self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, schedule)
         self._client_ids: dict[str, ConnectionId] = {}
@@ -220,6 +223,8 @@ class VirtualHost:
         except ChannelClosedError as error:
             if address.temporary:  # it has just ended
                 raise TemporaryEndedError(error.reason) from error
+            if address.name in self._retired:
+                raise RetiredQueueError(address.name) from error
             raise
         finally:
             # Also after an error: a remaining claim of room or of a duplicate id would refuse other senders.
@@ -305,11 +310,17 @@ class VirtualHost:
         if queue is not None:
             return queue
         check_name(name, "the name of the queue", DestinationError)
+        return self._named_queue(name)
+
+    def _queue_of_letters(self, name: str) -> Queue:
+        """Return a queue for dead letters, which stay here, wherever clients find the queue of that name."""
+        return self._queues.get(name) or self._named_queue(name, may_be_retired=True)
+
+    def _named_queue(self, name: str, *, may_be_retired: bool = False) -> Queue:
         # The definition is written with the queue's first durable message, so naming a queue waits for nothing.
         address = Address(AddressKind.QUEUE, name)
-        return self._define_queue(address, None if self.storage is None else self.storage.define_later(address), None)[
-            0
-        ]
+        kept = None if self.storage is None else self.storage.define_later(address)
+        return self._define_queue(address, kept, None, may_be_retired=may_be_retired)[0]
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
         """Make a queue; return False if there is one. `policy` None: the host's.
@@ -319,23 +330,33 @@ class VirtualHost:
         check_name(name, "the name of the queue", DestinationError)
         if policy is not None:
             policy.check_for(name)
+            self._check_policy(name, policy)
         address = Address(AddressKind.QUEUE, name)
         # Operators take turns by name. A sender that names the queue meanwhile takes no turn, as a send must not wait.
         with self._turns.of(name):
             if name in self._queues:
                 return False
+            if name in self._retired:
+                raise RetiredQueueError(name)
             return make_when_written(
                 self.storage, address, policy, lambda kept: self._define_queue(address, kept, policy)[1]
             )
 
     def _define_queue(
-        self, address: Address, kept: QueueJournal | None, policy: QueuePolicy | None
+        self,
+        address: Address,
+        kept: QueueJournal | None,
+        policy: QueuePolicy | None,
+        *,
+        may_be_retired: bool = False,
     ) -> tuple[Queue, bool]:
         with self._lock:
             queue = self._queues.get(address.name)
             # Another thread was faster: the callers have looked without the lock.
             if queue is not None:
                 return queue, False
+            if address.name in self._retired and not may_be_retired:
+                raise RetiredQueueError(address.name)
             self.temporaries.check_free(address.name)
             return self._add_queue(address, kept, policy), True
 
@@ -394,8 +415,14 @@ class VirtualHost:
             altered = queue.policy.altered(**changes)
             if altered.expiry_queue != queue.policy.expiry_queue:  # that of an older store stays until it is changed
                 altered.check_for(name)
+            self._check_policy(name, altered)
             alter_when_written(queue, self.storage, Address(_QUEUE, name), altered, default)
         return True
+
+    def _check_policy(self, name: str, policy: QueuePolicy) -> None:
+        policy.check_undivided()
+        if self.check_policy is not None:
+            self.check_policy(name, policy)
 
     def destroy_queue(self, name: str) -> bool:
         """Delete a queue with its messages; return False if there is none.
@@ -408,6 +435,36 @@ class VirtualHost:
                 return False
             end_when_written(queue, self.storage, partial(self._forget_queue, name))
         return True
+
+    def retire_queue(self, name: str) -> None:
+        """Delete a queue that nobody uses, if there is one, and refuse its name to clients until `admit_queue`. Does not wait for the disk.
+
+        Raises `DestinationInUseError`: it has messages, consumers or reader groups, or a policy of its own, and nothing has changed.
+        """
+        with self._turns.of(name):
+            with self._lock:
+                self._retired.add(name)  # first: nobody makes the queue after it was looked for
+                queue = self._queues.get(name)
+            try:
+                if queue is not None:
+                    self.pipelines.groups.check_unread(queue)
+                    close_unused(queue, self.policy.queues.for_queue(name))
+            except ProviderError:
+                self.admit_queue(name)
+                raise
+            if queue is not None:
+                end_at_once(queue, self.storage, queue.journal, partial(self._forget_queue, name))
+
+    def admit_queue(self, name: str) -> None:
+        """Let clients use a name that was retired. May be repeated."""
+        with self._lock:
+            self._retired.discard(name)
+
+    @property
+    def retired_queues(self) -> frozenset[str]:
+        """The names of queues that are refused here."""
+        with self._lock:
+            return frozenset(self._retired)
 
     def _forget_queue(self, name: str) -> None:
         with self._lock:
@@ -507,24 +564,6 @@ class VirtualHost:
 
 def _at_once(act: Callable[[], _T], /) -> _T:
     return act()
-
-
-class KeyedLock:
-    """A lock for each key, which exists while a thread holds it or waits for it.
-
-    It guards no fields: it is the right to change the object with that name, and is held while the change is written (decision 0104).
-    Its holder waits for the disk only, so that all others get it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        # Weak, so that a lock is dropped with the last thread that uses it: names of queues are not remembered for ever.
-        self._locks: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
-
-    def of(self, key: Hashable) -> Lock:
-        """Return the lock of `key`, for ``with locks.of(key):``."""
-        with self._lock:
-            return self._locks.setdefault(key, Lock())
 
 
 class HostSubscriptions:
@@ -872,128 +911,3 @@ def check_name(name: str, what: str, error: type[ProviderError]) -> None:
         raise error(
             f"{what} {name!r} has half of a surrogate pair at {found.start}, which cannot be written: choose another name"
         ) from None
-
-
-class ForeignTemporaryError(DestinationError):
-    """The temporary destination belongs to another connection, which alone may consume from it."""
-
-
-class TemporaryEndedError(DestinationError):
-    """A message for a temporary destination that has ended, so that no client will ever receive it."""
-
-
-@dataclass(slots=True)
-class _Temporary:
-    """A temporary destination and the connection that may consume from it."""
-
-    channel: Queue | Topic
-    address: Address
-    owner: ConnectionId
-
-
-class TemporaryDestinations:
-    """The temporary destinations of a host. Safe to use from any thread. The table is guarded by the host's lock; a look-up takes none."""
-
-    def __init__(
-        self, lock: Lock, make: Callable[[Address], Queue | Topic], on_ended: Callable[[Address], None]
-    ) -> None:
-        """`lock`: the host's. `make` is called with it held; `on_ended` without, for each destination that has ended."""
-        self._lock = lock
-        self._make = make
-        self._on_ended = on_ended
-        self._numbers = count(1)
-        self._by_name: dict[str, _Temporary] = {}
-        self._by_owner: defaultdict[ConnectionId, dict[str, _Temporary]] = defaultdict(dict)
-        """The destinations of each connection that has some."""
-
-    def create(self, kind: AddressKind, owner: ConnectionId) -> Address:
-        """Make a destination that only connection `owner` may consume from."""
-        with self._lock:
-            address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
-            made = _Temporary(self._make(address), address, owner)
-            self._by_owner[owner][address.name] = made
-            self._by_name[address.name] = made
-        return address
-
-    def owner_of(self, address: Address) -> ConnectionId | None:
-        """Return the connection that made a destination; None: there is no such destination."""
-        found = self._by_name.get(address.name)
-        # Compared whole: an address that names a topic must not find the queue of that name.
-        return None if found is None or found.address != address else found.owner
-
-    def named(self, address: Address, owner: ConnectionId) -> Queue | Topic | None:
-        """Return the destination of connection `owner` with the name and kind of `address`; None: there is none."""
-        found = self._by_name.get(address.name)
-        is_own = found is not None and found.owner == owner and found.address.kind is address.kind
-        return found.channel if found is not None and is_own else None
-
-    def check_free(self, name: str) -> None:
-        """Raise `DestinationError` if a temporary destination has that name, as the two would be confused."""
-        found = self._by_name.get(name)
-        if found is not None:
-            raise DestinationError(
-                f"{found.address} belongs to a connection, which alone may consume from it (JMS 1.1 §4.4.3), and nothing else has "
-                "its name: send to the JMSReplyTo of a message that names it, or use a queue that all may read"
-            )
-
-    def find(self, name: str) -> Queue | Topic | None:
-        """Return the destination `name`; None: it has ended."""
-        found = self._by_name.get(name)
-        return None if found is None else found.channel
-
-    def channel_of(self, address: Address) -> Queue | Topic:
-        """Return the destination for messages to `address`. Raises `TemporaryEndedError`."""
-        found = self._by_name.get(address.name)
-        if found is None or found.address.kind is not address.kind:
-            raise TemporaryEndedError(_ended(address))
-        return found.channel
-
-    def owned(self, address: Address, owner: ConnectionId) -> Queue | Topic:
-        """Return the destination that connection `owner` wants to consume from. Raises `DestinationError`."""
-        if not address.temporary:
-            raise DestinationError(f"{address} is no temporary destination")
-        found = self._by_name.get(address.name)
-        if found is None or found.address.kind is not address.kind:
-            raise DestinationError(_ended(address))
-        if found.owner != owner:
-            raise ForeignTemporaryError(f"{address} belongs to another connection, which alone may consume from it")
-        return found.channel
-
-    def delete(self, address: Address, owner: ConnectionId) -> None:
-        """Delete a destination with its messages. Raises `DestinationInUseError`, `DestinationError`."""
-        channel = self.owned(address, owner)
-        users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
-        if users:
-            raise DestinationInUseError(
-                f"{address} has {counted(users, 'consumer')}; close what receives there, then delete it"
-            )
-        with self._lock:
-            self._by_name.pop(address.name, None)
-            others = self._by_owner.get(owner, {})
-            others.pop(address.name, None)
-            if not others:
-                self._by_owner.pop(owner, None)
-        # Without the lock: the callback takes that of the admission controller, and `close` the channel's.
-        self._on_ended(address)
-        channel.close()
-
-    def end_connection(self, owner: ConnectionId) -> None:
-        """Delete the destinations of a closed connection, with their messages. May be repeated."""
-        with self._lock:
-            # The table keeps them until all are closed, so that a call that is repeated after an error finds the rest.
-            ended = list(self._by_owner.get(owner, {}).values())
-        for each in ended:
-            each.channel.close()
-            self._on_ended(each.address)
-        with self._lock:
-            for each in ended:
-                self._by_name.pop(each.address.name, None)
-            self._by_owner.pop(owner, None)
-
-    def channels(self) -> list[Queue | Topic]:
-        """Return all destinations. The lock is held."""
-        return [each.channel for each in self._by_name.values()]
-
-
-def _ended(address: Address) -> str:
-    return f"{address} no longer exists: it was deleted, or its connection was closed"

@@ -513,6 +513,9 @@ class StorageManager:
                 if admission is not None and admission.mark is not None:
                     changes.duplicates.append(admission.mark)
                 self._write_message(reference, changes, kept)
+            elif not self.journal.is_held:
+                # Nothing is written, so another broker that holds the store, and may have durable subscriptions, would not be noticed.
+                self.journal.confirm()
             topic.pass_on(reference, wanting)
         except ProviderError:
             # A subscription has it already, and its client may have read it: only the publisher's hold is released.

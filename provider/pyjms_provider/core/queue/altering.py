@@ -1,10 +1,13 @@
-"""Applying another policy to a queue in use."""
+"""Changing a queue, or ending it, while others may use it."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from threading import Lock
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
-from pyjms.spi.errors import DestinationInUseError
+from pyjms.spi.errors import DestinationError, DestinationInUseError
 from pyjms.spi.words import counted
 from pyjms_provider.core.message.message_state import MessageState
 from pyjms_provider.core.queue.queue_rules import QueueRules, needs_rules
@@ -48,3 +51,49 @@ def change_rules(queue: QueueCore, policy: QueuePolicy) -> None:
         if not needs_rules(policy):
             queue.rules = None
     queue.policy = policy
+
+
+def close_unused(queue: QueueCore, default: QueuePolicy) -> None:
+    """Close a queue, so that it accepts nothing from now on. `default`: the policy of a queue that has none of its own.
+
+    Raises `DestinationInUseError`: it has messages, consumers or receivers, or a policy of its own, and stays open.
+    """
+    with queue.lock:
+        messages = sum(map(queue.state.count, _STATES))
+        if messages or len(queue.consumers) or queue.has_receivers:
+            raise DestinationInUseError(
+                f"{queue.name} has {counted(messages, 'message')} and {counted(len(queue.consumers), 'consumer')}: "
+                "empty it, close its consumers, and end the transactions that have sent to it"
+            )
+        if queue.policy != default:
+            raise DestinationInUseError(
+                f"{queue.name} has attributes of its own, which would be lost: delete it, and create it again afterwards"
+            )
+        queue.is_closed = True
+
+
+class RetiredQueueError(DestinationError):
+    """The queue is elsewhere, or is just being moved: nothing was done, and the call may be repeated."""
+
+    code = "PYJMS-MOVED"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"queue://{name} is being moved, or is led elsewhere by now: try again")
+
+
+class KeyedLock:
+    """A lock for each key, which exists while a thread holds it or waits for it.
+
+    It guards no fields: it is the right to change the object with that name, and is held while the change is written (decision 0104).
+    Its holder waits for the disk only, so that all others get it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # Weak, so that a lock is dropped with the last thread that uses it: names of queues are not remembered for ever.
+        self._locks: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
+
+    def of(self, key: Hashable) -> Lock:
+        """Return the lock of `key`, for ``with locks.of(key):``."""
+        with self._lock:
+            return self._locks.setdefault(key, Lock())

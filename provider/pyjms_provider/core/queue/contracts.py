@@ -96,6 +96,8 @@ class QueueCore(EntryQueue, Protocol):
     store: MessageStore
     back_off_ms: int
     has_receivers: bool
+    is_closed: bool
+    """Whether it accepts nothing any more."""
 
     @property
     def clock(self) -> Clock:
@@ -120,10 +122,6 @@ class QueueCore(EntryQueue, Protocol):
     @property
     def dead_letters(self) -> DeadLetters:
         """Moves its dead letters."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
 
     def wake_held_back(self) -> None:
         """Wake consumers, as messages of a total order may have been freed. No lock is held."""

@@ -205,7 +205,18 @@ class Branch:
     Messages that sessions received are transferred to `holder`, so that they stay held when the sessions are closed.
     """
 
-    __slots__ = ("deadline_ms", "decision", "failure", "holder", "prepared_ms", "state", "unit", "workers", "xid")
+    __slots__ = (
+        "deadline_ms",
+        "decision",
+        "failure",
+        "holder",
+        "notes",
+        "prepared_ms",
+        "state",
+        "unit",
+        "workers",
+        "xid",
+    )
 
     def __init__(self, xid: Xid, *, expired_rolls_back: bool, unit: UnitOfWork | None = None) -> None:
         """`unit`: a local transaction that becomes the branch as it is prepared; None: sessions will work in the branch."""
@@ -222,6 +233,8 @@ class Branch:
         self.prepared_ms: int | None = None
         self.failure = BranchFailure.ROLLED_BACK
         """The reason why it can only be rolled back, if so."""
+        self.notes: frozenset[str] = frozenset()
+        """What those who work in it have noted for its coordinator."""
         self.decision: bool | None = None
         """The decision, commit or not, that may have been written, as its write was not answered."""
 
@@ -425,6 +438,21 @@ class Branches:
             # Without the lock, as consumers are woken.
             branch.undo()
 
+    def note(self, xid: Xid, notes: Iterable[str]) -> frozenset[str]:
+        """Add notes to a branch that is not prepared; return all of them. Raises `BranchError`."""
+        added = frozenset(notes)
+        with self._lock:
+            branch = self._find(xid)
+            if added:
+                branch.check_alive()
+            if branch.state not in (*_TIMED, BranchState.ROLLBACK_ONLY):
+                raise BranchError(
+                    f"the notes of a branch are those of its work, but {branch.state.value}",
+                    BranchFailure.UNREACHABLE if branch.state in _BEING_WRITTEN else BranchFailure.PROTOCOL,
+                )
+            branch.notes |= added
+            return branch.notes
+
     def find(self, xid: Xid) -> Branch | None:
         """Return the branch, if it is there."""
         with self._lock:
@@ -453,12 +481,38 @@ class Branches:
         with self._lock:
             branch = self._find(xid)
             branch.check_alive()
-            # A read-only branch needs no second phase (X/Open XA, xa_prepare: XA_RDONLY).
-            if branch.state is BranchState.IDLE and branch.unit.is_empty:
+            # A read-only branch needs no second phase (X/Open XA, xa_prepare: XA_RDONLY). If another broker may hold the store, it may have
+            # durable subscriptions for what was published: the write fails then.
+            if branch.state is BranchState.IDLE and branch.unit.is_empty and journal.is_held:
                 self._end(branch, BranchEvent.PREPARE_NOTHING)
                 return False
             # The journal is written without the lock; the state keeps other callers away.
             branch.step(BranchEvent.PREPARE)
+        self._write_prepared(branch, now_ms, journal)
+        return True
+
+    def prepare_as(self, xid: Xid, name: Xid) -> bool:
+        """Prepare a branch that becomes the branch `name`, as `ProviderSession.xa_prepare_as` says. Waits for the journal, with force."""
+        journal = self._need_journal()
+        now_ms = self._clock.time_ms()
+        with self._lock:
+            branch = self._find(xid)
+            self._end_doomed(branch)
+            if branch.state is BranchState.IDLE and branch.unit.is_empty:
+                self._end(branch, BranchEvent.PREPARE_NOTHING)
+                return False
+            self._check_free(name, "give each branch a name of its own")
+            branch.step(BranchEvent.PREPARE)
+            # Before it is written: only its new coordinator may decide about what may be in the journal.
+            del self._branches[xid]
+            branch.xid = name
+            self._branches[name] = branch
+        self._write_prepared(branch, now_ms, journal)
+        return True
+
+    def _write_prepared(self, branch: Branch, now_ms: int, journal: Journal) -> None:
+        """Write a branch that is PREPARING. Raises `BranchError`; it can only be rolled back then."""
+        xid = branch.xid
         try:
             self._with_tags(branch, partial(branch.unit.prepare, xid, now_ms, journal))
         except Exception as error:
@@ -478,7 +532,6 @@ class Branches:
             branch.prepared_ms = now_ms
             # From here on the coordinator alone decides, however long it takes (decision 0130).
             branch.deadline_ms = None
-        return True
 
     def prepare_transaction(self, xid: Xid, unit: UnitOfWork, begin_commit: Callable[[], object]) -> bool:
         """Make a session's local transaction a prepared branch, as `ProviderSession.prepare` says. Waits for the journal, with force.
@@ -487,7 +540,7 @@ class Branches:
         if a branch `xid` is there; `RolledBackError`, `InDoubtError`.
         """
         journal = self._need_journal()
-        if unit.is_empty:
+        if unit.is_empty and journal.is_held:  # as in `prepare`
             begin_commit()
             unit.end_unwritten()
             return False
@@ -792,9 +845,13 @@ class Branches:
 
     def _add(self, branch: Branch, advice: str) -> None:
         """Add a new branch. Raises `BranchError` with that advice if there is one of its name."""
-        if branch.xid in self._branches:
-            raise BranchError(f"branch {branch.xid} is here already; {advice}", BranchFailure.DUPLICATE)
+        self._check_free(branch.xid, advice)
         self._branches[branch.xid] = branch
+
+    def _check_free(self, xid: Xid, advice: str) -> None:
+        """Raise `BranchError` with that advice if there is a branch of that name."""
+        if xid in self._branches:
+            raise BranchError(f"branch {xid} is here already; {advice}", BranchFailure.DUPLICATE)
 
     def _doom(self, branch: Branch, failure: BranchFailure) -> None:
         if branch.state is not BranchState.ROLLBACK_ONLY:

@@ -21,6 +21,7 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind, ConnectionId
 from pyjms.spi.errors import (
     DestinationError,
+    DestinationInUseError,
     FencedError,
     GroupError,
     InDoubtError,
@@ -752,6 +753,13 @@ class GroupTable:
         return released
 
     # Queries
+
+    def check_unread(self, queue: Queue) -> None:
+        """Raise `DestinationInUseError` if a group reads a queue."""
+        with self._lock:
+            found = [name for name, group in self._groups.items() if group.queue is queue]
+        if found:
+            raise DestinationInUseError(f"{queue.name} is read by reader group {min(found)!r}: release that first")
 
     def groups(self) -> list[ReaderGroup]:
         """Return all groups, by name."""

@@ -145,7 +145,8 @@ class StageTable:
         if is_late:
             self._note_discarded([name])
             unit.decide(commit=False)
-            _check_epoch(name, sink)
+            # No `StageError`: that leaves the transaction open.
+            raise RolledBackError(f"{_text(name)} was rolled back, as its epoch was promoted while it was stored")
         self._ask(record)
         with suppress(ProviderError):  # the unit is safe; the next sender gets the error
             host.store.relieve()

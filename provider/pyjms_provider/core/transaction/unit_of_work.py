@@ -417,6 +417,9 @@ class UnitOfWork:
                 adds = any(message.reference.reliable for message in changes.messages)
                 force = adds or changes.clients is not None or force_acknowledgements
                 self._write(journal, written, force=force)
+            elif not isinstance(journal, JoinedTransaction) and not journal.is_held:
+                # Messages to topics without subscriptions: another broker that holds the store may have durable ones.
+                self._confirm(journal)
         self._make_true(UnitEvent.WRITTEN)
 
     def _final_acknowledgements(self) -> list[tuple[QueueEntry, int]]:
@@ -596,17 +599,26 @@ class UnitOfWork:
         except InDoubtError:
             raise
         except ProviderError as error:
-            with self._lock:
-                settled = self._settled
-                self._end(UnitEvent.REFUSED)
-            if self._session.is_closed:  # it has released its other messages
-                for queue in by_queue(settled):
-                    queue.give_back_all(self._session)
-            raise RolledBackError(
-                f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
-            ) from error
+            raise self._refused(error) from error
         # Before `_make_true`: once its queue has a message, it may be released, which checks whether it is journaled.
         written.mark_written()
+
+    def _confirm(self, journal: Journal) -> None:
+        try:
+            journal.confirm()
+        except ProviderError as error:  # an `InDoubtError`, too: there is nothing to write
+            raise self._refused(error) from error
+
+    def _refused(self, error: ProviderError) -> RolledBackError:
+        with self._lock:
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        if self._session.is_closed:  # it has released its other messages
+            for queue in by_queue(settled):
+                queue.give_back_all(self._session)
+        return RolledBackError(
+            f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
+        )
 
     def rollback(self) -> None:
         """Roll it back. May be repeated."""

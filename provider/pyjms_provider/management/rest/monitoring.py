@@ -145,13 +145,22 @@ class Metrics(Collector):
     def _objects(self, category: str) -> list[ManagedObject]:
         if category == "workflow":
             return list(self._workflows())
+        if category == "workflow_store":
+            return list(self._workflow_stores())
         return [self._system.broker] if category == "broker" else list(collect(self._system, category))
 
     def _workflows(self) -> Iterator[ManagedObject]:
         """Yield the definitions of all stores that are reachable."""
-        for store in collect(self._system, "workflow_store"):
+        for store in self._workflow_stores():
             with suppress(ProviderError):
                 yield from store.children("workflow")
+
+    def _workflow_stores(self) -> Iterator[ManagedObject]:
+        """Yield those that are counted here: of those that all members of a cluster have, one member counts each."""
+        for store in collect(self._system, "workflow_store"):
+            membership = store.parent.membership if isinstance(store.parent, VirtualHost) else None
+            if membership is None or membership.tells_of(store):
+                yield store
 
     def _activities(self) -> Metric:
         labels = (*names_needed("route"), "activity")
@@ -187,7 +196,8 @@ class Metrics(Collector):
         objects = self._objects("virtual_host")
         # Before the queues are read: the number shows which of two readers saw the older counts.
         look = self._sums.begin(each.names for each in objects)
-        hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in objects]
+        # Of its own broker alone: what the other members of a cluster have is in their metrics.
+        hosts = [(each.names, each.queues.columns(fields)) for each in objects if isinstance(each, VirtualHost)]
         # Only the deepest queues have series of their own, so that their number is limited.
         deepest = {
             names: nlargest(self._queues, columns["depth"], key=columns["depth"].__getitem__)
@@ -262,8 +272,15 @@ _MOST: Final = 8
 
 
 def not_ready(system: SystemConfig) -> list[ManagedObject]:
-    """Return the objects that keep the broker from being ready: ports and virtual hosts that are not ACTIVE."""
-    return [each for category in _NEEDED for each in collect(system, category) if each.state is not State.ACTIVE]
+    """Return the objects that keep the broker from being ready: ports and virtual hosts that are not ACTIVE, or whose cluster is not reached."""
+    return [each for category in _NEEDED for each in collect(system, category) if not _serves(each)]
+
+
+def _serves(found: ManagedObject) -> bool:
+    if found.state is not State.ACTIVE:
+        return False
+    # Clients of this member would only wait, and another one may reach the cluster.
+    return not isinstance(found, VirtualHost) or found.joined is None or found.takes_messages
 
 
 def monitoring_routes(

@@ -27,6 +27,7 @@ from pyjms_provider.amqp.performatives import (
     Close,
     Disposition,
     Error,
+    Flow,
     Open,
     SaslChallenge,
     SaslCode,
@@ -571,6 +572,8 @@ class Connection:
         else:
             session = self._remote_sessions.get(frame.channel)
             if session is None:
+                if self.is_client and kind is Flow:
+                    return  # Artemis answers a drain so, on channel 65535, when the session has ended meanwhile
                 raise ConnectionFault(Condition.NOT_ALLOWED, f"no session has begun on the channel {frame.channel}")
             try:
                 session.received(performative, frame.payload)

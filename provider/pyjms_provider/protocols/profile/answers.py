@@ -18,7 +18,7 @@ from pyjms.spi.errors import BranchError, DestinationError, InvalidSelectorError
 from pyjms.spi.replay import OpenGroup, ReaderGroup, StagedUnit
 from pyjms.spi.sessions import RegisteredClient
 from pyjms.spi.xid import BranchFailure, Xid
-from pyjms_provider.protocols.profile.commands import read_stage_name, readable, stage_name_row
+from pyjms_provider.protocols.profile.commands import TEXTS, read_stage_name, readable, stage_name_row
 from pyjms_provider.protocols.profile.errors import CommandError
 from pyjms_provider.protocols.profile.paths import EXACT_PATHS
 
@@ -129,6 +129,25 @@ class Prepared:
         if result not in ("prepared", "read-only"):
             raise CommandError("the broker's answer to PREPARE has no result")
         return cls(result == "prepared")
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """For NOTE."""
+
+    notes: Sequence[str]
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the answer."""
+        return {"notes": _dump(sorted(self.notes))}
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str]) -> Noted:
+        """Parse the headers of an answer. Raises `CommandError`."""
+        try:
+            return cls(TEXTS.read(headers.get("notes", "")))
+        except ValueError as error:
+            raise CommandError("the broker's answer to NOTE has no notes") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -710,6 +710,45 @@ class PrepareTransaction(Command):
 
 
 @command
+class PrepareRenamedBranch(Command):
+    """`ProviderSession.xa_prepare_as`; the RECEIPT as for `PrepareBranch`. A broker that does not know it has no branch `xid`, and says so."""
+
+    COMMAND: ClassVar[str] = "PREPARE"
+    MARK: ClassVar[tuple[str, str | None] | None] = ("branch", None)
+    session: str = header("session", TEXT)
+    xid: Xid = header("xid", XID)
+    branch: Xid = header("branch", XID)
+
+
+def _write_texts(texts: Sequence[str]) -> str:
+    return json.dumps(texts, separators=(",", ":"))
+
+
+def _read_texts(text: str) -> tuple[str, ...]:
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        # JSON that is nested too deeply.
+        raise ValueError from error
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError
+    return tuple(found)
+
+
+TEXTS = form(_write_texts, _read_texts, 'texts as JSON, ["one",…]')
+
+
+@command
+class NoteBranch(Command):
+    """`ProviderSession.xa_note`; the RECEIPT has all notes (`answers.Noted`)."""
+
+    COMMAND: ClassVar[str] = "NOTE"
+    session: str = header("session", TEXT)
+    xid: Xid = header("xid", XID)
+    notes: Sequence[str] = header("notes", TEXTS, default=())
+
+
+@command
 class CommitBranch(Command):
     """`ProviderSession.xa_commit`."""
 
@@ -752,7 +791,8 @@ COMMANDS: tuple[type[Command], ...] = (
     OpenSession, CloseSession, Interrupt, CommitTransaction, AbortTransaction,
     Subscribe, Browse, Find, Credit, Unsubscribe, DeleteSubscription,
     Acknowledge, GiveBack, Retry, Reject, Adopt,
-    BeginBranch, EndBranch, PrepareBranch, PrepareTransaction, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
+    BeginBranch, EndBranch, PrepareBranch, PrepareTransaction, PrepareRenamedBranch, NoteBranch,
+    CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
     *PIPELINE_VERBS,
     RegisterClient, DeregisterClient, ListClients, TagUnit,
 )  # fmt: skip

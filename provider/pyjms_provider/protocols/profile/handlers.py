@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyjms.spi.replay import StageName
 from pyjms.spi.sessions import ClientTags
 from pyjms_provider.protocols.profile import commands
-from pyjms_provider.protocols.profile.answers import ClientsListed, Counted, Prepared, Recovered
+from pyjms_provider.protocols.profile.answers import ClientsListed, Counted, Noted, Prepared, Recovered
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection, ProviderSession
@@ -36,6 +36,8 @@ class SessionCommands:
             commands.EndBranch: (self._end_branch, False),
             commands.PrepareBranch: (self._prepare, True),
             commands.PrepareTransaction: (self._prepare_transaction, True),
+            commands.PrepareRenamedBranch: (self._prepare_renamed, True),
+            commands.NoteBranch: (self._note, False),
             commands.CommitBranch: (self._commit_branch, True),
             commands.RollbackBranch: (self._roll_back_branch, True),
             commands.RecoverBranches: (self._recover_branches, False),
@@ -68,6 +70,12 @@ class SessionCommands:
 
     def _prepare(self, command: commands.PrepareBranch) -> Mapping[str, str]:
         return Prepared(self._session(command.session).xa_prepare(command.xid)).headers()
+
+    def _prepare_renamed(self, command: commands.PrepareRenamedBranch) -> Mapping[str, str]:
+        return Prepared(self._session(command.session).xa_prepare_as(command.branch, command.xid)).headers()
+
+    def _note(self, command: commands.NoteBranch) -> Mapping[str, str]:
+        return Noted(tuple(self._session(command.session).xa_note(command.xid, command.notes))).headers()
 
     def _prepare_transaction(self, command: commands.PrepareTransaction) -> Mapping[str, str]:
         return Prepared(self._unit_of(command.session).prepare(command.xid)).headers()

@@ -174,8 +174,8 @@ def text_from_column(text: str | None) -> str | None:
 class Batch:
     """Rows by statement and key, executed in the order of `_ORDER`, followed by other statements.
 
-    Batches may be merged, and be executed again: ids are used once, a message is removed only after its addition was written, and
-    setting a count, a mark or a duplicate id again changes nothing.
+    Batches may be merged, and be executed again, by `steps_again` where they were written: ids are used once, a message is removed only
+    after its addition was written, and setting a count, a mark or a duplicate id again changes nothing.
     """
 
     __slots__ = ("others", "paged", "rows", "witness")
@@ -208,6 +208,15 @@ class Batch:
         if _LAST in rows:
             steps.append((getattr(statements, _LAST), rows[_LAST].values()))
         return steps
+
+    def steps_again(self, database: BatchTarget) -> Sequence[tuple[str, Collection[Row]]]:
+        """Return the statements for a batch that was written, and may or may not be in the database still: messages that are there stay."""
+        statements = database.statements
+        missing = {
+            statements.add_message: statements.add_missing_message,
+            statements.add_entry: statements.add_missing_entry,
+        }
+        return [(missing.get(statement, statement), rows) for statement, rows in self.steps(database)]
 
     def put(self, name: str, key: Hashable, row: Row) -> None:
         """Add `row` for the statement called `name`; it replaces an earlier row with the same key."""

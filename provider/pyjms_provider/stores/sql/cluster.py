@@ -1,4 +1,4 @@
-"""The control tables of a cluster, in a schema of its own: members, leaders of shards, decisions, subscriptions, moved destinations.
+"""The control tables of a cluster, in a schema of its own: members, leaders of shards, decisions, subscriptions, placed destinations.
 
 A member is alive as long as its row has a recent heartbeat, and the server has a session of it: that which holds the advisory lock of its
 incarnation, or one of the stores that it leads. When the server itself was started again since that heartbeat, all sessions are gone: then
@@ -7,8 +7,9 @@ members have the time of their lease to come back. A row that is deleted never c
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
@@ -62,17 +63,38 @@ from pyjms_provider.stores.errors import (
     UnavailableStoreError,
     UncertainWriteError,
     UnsupportedStoreError,
+    UnusableStoreError,
     WrongClusterError,
 )
-from pyjms_provider.stores.sql.postgresql import AnswerTimeout, make_engine, understand, was_refused
+from pyjms_provider.stores.sql.postgresql import AnswerTimeout, understand, was_refused
+from pyjms_provider.stores.sql.postgresql_connections import (
+    as_json,
+    as_text,
+    ask_after_pauses,
+    make_engine,
+    with_options,
+)
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, PoolProxiedConnection
+    from sqlalchemy import Connection, Engine, PoolProxiedConnection, Select, Update
 
     from pyjms.spi.clock import Clock
 
-VERSION: Final = 1
-"""The version of the tables."""
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """The formats of a cluster that a version of pyjms can work with. A format covers all that members share: the control tables, the schema of the
+    shards' stores, and what they ask each other over links without looking at the other's capabilities.
+    """
+
+    oldest: int
+    newest: int
+
+
+FORMATS: Final = Formats(oldest=1, newest=1)
+"""Those of this version. Raise `newest` with each change that a member of the version before could not work with."""
+STORE_SCHEMAS: Final = {1: 5}
+"""The version of the shards' stores (`schema.VERSION`) in each format."""
 TABLES = MetaData()
 # The tables are in the schema of the cluster: each connection translates the missing name of the schema.
 
@@ -80,12 +102,12 @@ CLUSTER = Table(
     "pyjms_cluster",
     TABLES,
     Column("one", SmallInteger, primary_key=True),
-    Column("version", Integer, nullable=False),
+    Column("format", Integer, nullable=False),
     Column("shards", Integer, nullable=False),
     Column("virtual_host", Text, nullable=False),
     Column("secret", Text, nullable=False),
 )
-"""One row, number 1."""
+"""One row, number 1. `format`: see `Formats`."""
 
 MEMBER = Table(
     "pyjms_member",
@@ -97,12 +119,13 @@ MEMBER = Table(
     Column("run_id", Text, nullable=False),
     Column("address", Text, nullable=False),
     Column("version", Text, nullable=False),
+    Column("format", Integer, nullable=False),
     Column("lease_ms", Integer, nullable=False),
     Column("joined", DateTime(timezone=True), nullable=False),
     Column("heartbeat", DateTime(timezone=True), nullable=False),
     Column("leaving", Boolean, nullable=False),
 )
-"""`application`: the application name of its sessions, by which they are ended when it is taken for dead."""
+"""`application`: the application name of its sessions, by which they are ended when it is taken for dead. `format`: the newest that it knows."""
 
 SHARD = Table(
     "pyjms_shard",
@@ -113,9 +136,10 @@ SHARD = Table(
     Column("terms", Integer, nullable=False),
     Column("restoring", Boolean, nullable=False),
     Column("pinned", Text),
+    Column("consumers", Text),
 )
 """`leader`: an incarnation; it says which member should hold the lock of the shard's store, which decides. `pinned`: the name of the member that an
-operator wants to lead it."""
+operator wants to lead it; `consumers`: the name of the member whose clients, alone, have consumed from it for some time."""
 
 DECISION = Table(
     "pyjms_decision",
@@ -151,9 +175,24 @@ PLACEMENT = Table(
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("shard", Integer, nullable=False),
-    PrimaryKeyConstraint("kind", "name"),
+    PrimaryKeyConstraint("kind", "name", "shard"),
 )
-"""The destinations that were moved; `kind` is queue or topic."""
+"""The shards of the destinations that were placed, one row for each partition; `kind` is queue or topic."""
+
+PLACING = Table(
+    "pyjms_placing",
+    TABLES,
+    Column("name", Text, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("old", ARRAY(Integer), nullable=False),
+    Column("new", ARRAY(Integer), nullable=False),
+    Column("members", ARRAY(Text), nullable=False),
+    Column("terms", JSON, nullable=False),
+    Column("refusal", Text),
+)
+"""The queues that are being placed. `by`: the incarnation that wants it. `members`: the incarnations that know it, and use the queue no more until the
+row is gone. `terms`: by shard, the term in which its leader has retired the queue. `refusal`: why it cannot be placed."""
 
 _LOCK_CLASS: Final = 0x706A6D63
 """The first half of the key of the lock under which members join: the letters pjmc. The second half is a hash of the cluster's name."""
@@ -191,10 +230,15 @@ class MemberRow:
     run_id: str
     address: str
     version: str
+    format: int
+    """The newest format that it knows."""
     joined_ms: int
     heartbeat_age_ms: int
     is_leaving: bool
     is_alive: bool
+    beats_here: bool
+    """Whether it has written a heartbeat since the server started. Otherwise its row may have come with a copy of another server's data, and its address
+    lead to the members of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +256,8 @@ class ShardRow:
     restoring: bool
     pinned: str | None
     """The name of the member that an operator wants to lead it."""
+    consumers: str | None
+    """The name of the member whose clients, alone, have consumed from it for some time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +267,8 @@ class ClusterView:
     members: Sequence[MemberRow] = ()
     shards: Sequence[ShardRow] = ()
     undecided: int = 0
+    format: int = FORMATS.newest
+    """That of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +325,8 @@ class ClusterDatabase:
         self._where = self._url.set(password=None, query={}).render_as_string()
         self._channel = f"pyjms_{name}"
         self._timeout = AnswerTimeout(clock, answer_ms)
+        self.formats = FORMATS
+        """Those that its member can work with."""
         # The schema itself may not be there yet.
         own = with_options(
             self._url,
@@ -285,7 +335,8 @@ class ClusterDatabase:
         )
         if "connect_timeout" not in own.query:
             own = own.update_query_dict({"connect_timeout": str(max(2, round(answer_ms / 1000)))})
-        engine = make_engine(own, self._timeout)
+        engine = make_engine(own, self._timeout, pings=False)
+        ask_after_pauses(engine, clock)
         event.listen(engine, "connect", lambda connection, _: setattr(connection, "limit_ms", answer_ms))
         self._engine: Engine = engine.execution_options(schema_translate_map={None: name})
         self._turns = BoundedSemaphore(_CONNECTIONS_MAX)
@@ -373,35 +424,20 @@ class ClusterDatabase:
             virtual_host: The name of the host that the caller serves.
 
         Raises:
-            WrongClusterError: The cluster has other shards, or serves another host.
-            NewerStoreError: The tables have a version that is not known here.
+            WrongClusterError: The cluster has other shards, serves another host, or has a format that is not known here any more.
+            NewerStoreError: The cluster has a format that is not known here yet.
         """
         with self._transaction() as connection:
             self._lock_joining(connection)
-            if not inspect(connection).has_schema(self._name):
-                connection.execute(text(f'CREATE SCHEMA "{self._name}"'))
             if not inspect(connection).has_table(CLUSTER.name, schema=self._name):
-                TABLES.create_all(connection)
-                connection.execute(
-                    insert(CLUSTER).values(
-                        one=1,
-                        version=VERSION,
-                        shards=shards or default_shards,
-                        virtual_host=virtual_host,
-                        secret=secrets.token_hex(32),
-                    )
-                )
+                self._make(connection, shards or default_shards, virtual_host)
             row = connection.execute(select(CLUSTER)).one()
+            self._check_format(connection, row.format)
             self._check(row, shards, virtual_host)
             self._make_shards(connection, row.shards)
         return ClusterFacts(shards=row.shards, virtual_host=row.virtual_host, secret=row.secret)
 
     def _check(self, row: Any, shards: int | None, virtual_host: str) -> None:
-        if row.version != VERSION:
-            raise NewerStoreError(
-                f"the tables of cluster {self._name} have version {row.version}, and this pyjms knows {VERSION}: "
-                "use one version of pyjms for all members"
-            )
         if shards is not None and row.shards != shards:
             raise WrongClusterError(
                 f"cluster {self._name} has {row.shards} shards, and not {shards}, for as long as it exists: configure {row.shards}"
@@ -411,6 +447,67 @@ class ClusterDatabase:
                 f"cluster {self._name} serves the virtual host {row.virtual_host!r}, and not {virtual_host!r}: "
                 "give each virtual host a cluster of its own"
             )
+
+    def _make(self, connection: Connection, shards: int, virtual_host: str) -> None:
+        if not inspect(connection).has_schema(self._name):
+            connection.execute(text(f'CREATE SCHEMA "{self._name}"'))
+        TABLES.create_all(connection)
+        connection.execute(
+            insert(CLUSTER).values(
+                one=1,
+                format=self.formats.newest,
+                shards=shards,
+                virtual_host=virtual_host,
+                secret=secrets.token_hex(32),
+            )
+        )
+
+    @contextmanager
+    def adopting(self, shards: int, virtual_host: str) -> Iterator[Connection]:
+        """Make a new cluster, whose shards have empty schemas, in a transaction that the caller adds to; no member joins meanwhile.
+
+        Raises:
+            UnusableStoreError: The cluster exists already, or its schemas are in use.
+        """
+        with self._transaction() as connection:
+            self._lock_joining(connection)
+            there = inspect(connection)
+            used = [CLUSTER.name] if there.has_table(CLUSTER.name, schema=self._name) else []
+            used += [name for number in range(shards) for name in there.get_table_names(schema=self.schema_of(number))]
+            if used:
+                raise UnusableStoreError(
+                    f"there is a cluster {self._name} in {self._where} already: a store is taken into a new one; choose another name"
+                )
+            self._make(connection, shards, virtual_host)
+            self._make_shards(connection, shards)
+            yield connection
+
+    def _check_format(self, connection: Connection, found: int) -> None:
+        """Raise an error if a member with these formats cannot work in the cluster. The lock under which members join is held."""
+        oldest, newest = self.formats.oldest, self.formats.newest
+        if found > newest:
+            others = connection.execute(select(MEMBER.c.name, MEMBER.c.version).order_by(MEMBER.c.name)).all()
+            named = ", ".join(f"{each.name} {each.version}" for each in others) or "none at the moment"
+            raise NewerStoreError(
+                f"cluster {self._name} has format {found}, and this pyjms knows the formats up to {newest}: "
+                f"use the version of pyjms of its other members ({named}), or a newer one"
+            )
+        if found < oldest:
+            raise WrongClusterError(
+                f"cluster {self._name} has format {found}, and this pyjms knows the formats from {oldest} on: "
+                "update all members to a version of pyjms that knows both first"
+            )
+
+    def raise_format(self) -> bool:
+        """Have the cluster be of the newest format that its member knows, if all members know that; return whether it became so."""
+        newest = self.formats.newest
+        with self._transaction() as connection:
+            self._lock_joining(connection)
+            if connection.scalar(select(func.count()).select_from(MEMBER).where(MEMBER.c.format < newest)):
+                return False
+            done = connection.execute(update(CLUSTER).where(CLUSTER.c.format < newest).values(format=newest))
+            self._notify(connection)
+        return done.rowcount > 0
 
     def _make_shards(self, connection: Connection, shards: int) -> None:
         there = set(inspect(connection).get_schema_names())
@@ -469,9 +566,12 @@ class ClusterDatabase:
 
         Raises:
             TakenNameError: Another member of that name is alive.
+            WrongClusterError, NewerStoreError: The cluster has a format with which the member cannot work, as `prepare`.
         """
         with self._transaction() as connection:
             self._lock_joining(connection)
+            # Again: this process may have been no member for a while, in which the others have raised the format.
+            self._check_format(connection, connection.execute(select(CLUSTER.c.format)).scalar_one())
             old = connection.execute(
                 select(MEMBER.c.incarnation, _IS_ALIVE.label("is_alive")).where(MEMBER.c.name == name)
             ).first()
@@ -490,6 +590,7 @@ class ClusterDatabase:
                     run_id=run_id,
                     address=address,
                     version=version,
+                    format=self.formats.newest,
                     lease_ms=lease_ms,
                     joined=func.clock_timestamp(),
                     heartbeat=func.clock_timestamp(),
@@ -514,15 +615,18 @@ class ClusterDatabase:
 
     def view(self) -> ClusterView:
         """Return all members and shards."""
-        with self._statements() as connection:
-            members = connection.execute(_MEMBERS).all()
-            shards = connection.execute(_SHARDS).all()
-            undecided = connection.scalar(select(func.count()).select_from(DECISION))
+        members, shards, found_format, undecided = self.read_once(_VIEW)
         return ClusterView(
-            members=[MemberRow(**each._mapping) for each in members],  # noqa: SLF001 - SQLAlchemy's public name
-            shards=[ShardRow(**each._mapping) for each in shards],  # noqa: SLF001
-            undecided=undecided or 0,
+            members=[MemberRow(**each) for each in members],
+            shards=[ShardRow(**each) for each in shards],
+            undecided=undecided,
+            format=found_format,
         )
+
+    def read_once(self, query: str) -> Sequence[Any]:
+        """Return the only row of a query that `as_text` has made, in one round trip: each member asks for the rows four times a second."""
+        with self._statements() as connection:
+            return connection.exec_driver_sql(query).one()
 
     def announce_leaving(self, incarnation: str) -> None:
         """Write that a member hands its shards over, as it stops."""
@@ -554,11 +658,24 @@ class ClusterDatabase:
 
     def _forget_member(self, connection: Connection, incarnation: str) -> None:
         connection.execute(delete(MEMBER).where(MEMBER.c.incarnation == incarnation))
+        connection.execute(delete(PLACING).where(PLACING.c.by == incarnation))
         connection.execute(
             update(SHARD)
             .where(SHARD.c.leader == incarnation)
             .values(leader=None, since=func.clock_timestamp(), restoring=False)
         )
+
+    def end_sessions(self, incarnation: str) -> None:
+        """End all sessions of a member that may write, as the server does when its process dies."""
+        with self._statements() as connection:
+            connection.execute(_END_SESSIONS.where(_SESSIONS.c.application_name == self.application_of(incarnation)))
+
+    def remove(self) -> None:
+        """Drop the cluster with the stores of all its shards. No member runs any more."""
+        own = re.compile(rf"{re.escape(self._name)}(_[0-9]+)?")
+        with self._transaction() as connection:
+            for schema in filter(own.fullmatch, inspect(connection).get_schema_names()):
+                connection.execute(text(f'DROP SCHEMA "{schema}" CASCADE'))
 
     def end_sessions_of_the_dead(self) -> None:
         """End all sessions of incarnations that are deleted: they may hold the lock of a shard's store."""
@@ -574,19 +691,14 @@ class ClusterDatabase:
 
     def claim(self, shards: Collection[int], incarnation: str) -> list[int]:
         """Make a living member the leader of shards that have none; return those that it got."""
-        with self._transaction() as connection:
-            # Locked, so that the member is deleted before or after: a dead one leads nothing.
-            own = select(MEMBER.c.name).where(MEMBER.c.incarnation == incarnation)
-            if connection.scalar(own.with_for_update(read=True, key_share=True)) is None:
-                return []
-            got = connection.scalars(
-                update(SHARD)
-                .where(SHARD.c.number == any_(_numbers(shards)), SHARD.c.leader.is_(None))
-                .values(leader=incarnation, since=func.clock_timestamp(), terms=SHARD.c.terms + 1, restoring=True)
-                .returning(SHARD.c.number)
-            ).all()
-            self._notify(connection)
-        return sorted(got)
+        own = select(MEMBER.c.name).where(MEMBER.c.incarnation == incarnation)
+        # Locked, so that the member is deleted before or after: a dead one leads nothing.
+        living = own.with_for_update(read=True, key_share=True).cte("living")
+        return self._change_shards(
+            update(SHARD)
+            .where(SHARD.c.number == any_(_numbers(shards)), SHARD.c.leader.is_(None), exists(select(living)))
+            .values(leader=incarnation, since=func.clock_timestamp(), terms=SHARD.c.terms + 1, restoring=True)
+        )
 
     def confirm(self, shard: int, incarnation: str) -> bool:
         """Write that the leader of a shard has opened it; return False if it is no longer the leader."""
@@ -598,17 +710,21 @@ class ClusterDatabase:
 
     def pin(self, shard: int, member: str | None) -> None:
         """Write that a member is to lead a shard, whenever it can; None: any member."""
-        with self._transaction() as connection:
-            connection.execute(update(SHARD).where(SHARD.c.number == shard).values(pinned=member))
-            self._notify(connection)
+        self._change_shards(update(SHARD).where(SHARD.c.number == shard).values(pinned=member))
+
+    def note_consumers(self, shard: int, incarnation: str, member: str | None) -> None:
+        """Write whose clients, alone, consume from a shard; None: those of no or of several members."""
+        self._change_shard(shard, incarnation, consumers=member)
 
     def _change_shard(self, shard: int, incarnation: str, **values: object) -> bool:
-        with self._transaction() as connection:
-            done = connection.execute(
-                update(SHARD).where(SHARD.c.number == shard, SHARD.c.leader == incarnation).values(**values)
-            )
-            self._notify(connection)
-        return done.rowcount > 0
+        led = update(SHARD).where(SHARD.c.number == shard, SHARD.c.leader == incarnation)
+        return bool(self._change_shards(led.values(**values)))
+
+    def _change_shards(self, change: Update) -> list[int]:
+        """Change shards, and tell all members if there were some; return their numbers. One statement, as clients wait meanwhile."""
+        done = change.returning(SHARD.c.number).cte("done")
+        with self._statements() as connection:
+            return sorted(connection.scalars(select(done.c.number, func.pg_notify(self._channel, ""))))
 
     def _notify(self, connection: Connection) -> None:
         connection.execute(select(func.pg_notify(self._channel, "")))
@@ -636,9 +752,10 @@ class ClusterDatabase:
             .with_for_update(read=True, key_share=True)
         )
         into = ["transaction", "committed", "shards", "at"]
+        # What was written is returned: the shards may have applied it, and deleted the row, before another statement looks for it.
+        decide = postgresql_insert(DECISION).from_select(into, alive).on_conflict_do_nothing()
         with self._statements() as connection:
-            done = connection.execute(postgresql_insert(DECISION).from_select(into, alive).on_conflict_do_nothing())
-            if done.rowcount > 0:
+            if connection.scalar(decide.returning(DECISION.c.committed)):
                 return True
             found: bool | None = connection.scalar(
                 select(DECISION.c.committed).where(DECISION.c.transaction == transaction)
@@ -655,6 +772,28 @@ class ClusterDatabase:
             )
             found = connection.scalar(select(DECISION.c.committed).where(DECISION.c.transaction == transaction))
         return bool(found)
+
+    def roll_back_branch(self, transaction: str, shard: int, leader: str) -> bool | None:
+        """Write that a transaction is rolled back, as the leader of a shard has a prepared branch of it, unless a decision is there.
+
+        A former leader, which was stopped meanwhile, writes nothing: the branch may be committed by now, and the decision deleted.
+
+        Returns:
+            Whether it is committed; None: there is no decision, as another member leads the shard.
+        """
+        # The row of the shard is locked, so that another member claims it before or after.
+        is_led = (
+            select(literal(transaction), literal(False), cast([shard], ARRAY(Integer)), func.clock_timestamp())
+            .where(SHARD.c.number == shard, SHARD.c.leader == leader)
+            .with_for_update(read=True)
+        )
+        into = ["transaction", "committed", "shards", "at"]
+        with self._statements() as connection:
+            connection.execute(postgresql_insert(DECISION).from_select(into, is_led).on_conflict_do_nothing())
+            found: bool | None = connection.scalar(
+                select(DECISION.c.committed).where(DECISION.c.transaction == transaction)
+            )
+        return found
 
     def forget(self, transactions: Collection[str]) -> None:
         """Delete decisions that all shards have applied."""
@@ -734,7 +873,7 @@ class ClusterDatabase:
         with self._statements() as connection:
             connection.execute(delete(PROMOTION).where(PROMOTION.c.sink == sink, PROMOTION.c.epoch == epoch))
 
-    # Subscriptions, and moved destinations
+    # Subscriptions
 
     def topic_of(self, client_id: str, name: str) -> str | None:
         """Return the topic of a subscription; None: there is none."""
@@ -752,19 +891,6 @@ class ClusterDatabase:
         """Remove a subscription; nothing happens if there is none."""
         with self._statements() as connection:
             connection.execute(delete(SUBSCRIPTION).where(*_of(client_id, name)))
-
-    def placements(self) -> Mapping[tuple[str, str], int]:
-        """Return the shards of the destinations that were moved, by kind and name."""
-        with self._statements() as connection:
-            rows = connection.execute(select(PLACEMENT)).all()
-        return {(row.kind, row.name): row.shard for row in rows}
-
-
-def with_options(url: URL, options: str) -> URL:
-    """Return a URL whose sessions also have these options of the server; they win over the URL's own."""
-    own = url.query.get("options", "")
-    given = own if isinstance(own, str) else " ".join(own)
-    return url.update_query_dict({"options": f"{given} {options}".strip()})
 
 
 def _checked(url: str) -> URL:
@@ -805,24 +931,33 @@ _STARTED: Final = func.greatest(
     select(func.max(_SESSIONS.c.backend_start)).where(_SESSIONS.c.backend_type == "checkpointer").scalar_subquery(),
 )
 """Since when the server has had sessions without interruption."""
-_IS_LOCKED: Final = exists(
-    select(literal(1))
-    .select_from(_LOCKS)
-    .where(
+
+
+def _is_among(value: ColumnElement[Any], found: Select[Any], kind: type[BigInteger | Text]) -> ColumnElement[bool]:
+    # An array, which the server reads once for all members.
+    return value == any_(func.array(found.scalar_subquery(), type_=ARRAY(kind)))
+
+
+_IS_LOCKED: Final = _is_among(
+    MEMBER.c.lock_key,
+    select(
+        cast(_LOCKS.c.classid, BigInteger)
+        .bitwise_lshift(literal_column("32"))
+        .bitwise_or(cast(_LOCKS.c.objid, BigInteger))
+    ).where(
         _LOCKS.c.locktype == "advisory",
         _LOCKS.c.objsubid == 1,
         _LOCKS.c.granted,
         _LOCKS.c.database
         == select(_DATABASES.c.oid).where(_DATABASES.c.datname == func.current_database()).scalar_subquery(),
-        cast(_LOCKS.c.classid, BigInteger)
-        .bitwise_lshift(literal_column("32"))
-        .bitwise_or(cast(_LOCKS.c.objid, BigInteger))
-        == MEMBER.c.lock_key,
-    )
+    ),
+    BigInteger,
 )
 _AGE_MS: Final = _milliseconds_since(func.greatest(MEMBER.c.heartbeat, _STARTED))
-_HAS_SESSIONS: Final = exists(
-    select(literal(1)).select_from(_SESSIONS).where(_SESSIONS.c.application_name == MEMBER.c.application)
+_HAS_SESSIONS: Final = _is_among(
+    MEMBER.c.application,
+    select(_SESSIONS.c.application_name).where(_SESSIONS.c.datname == func.current_database()),
+    Text,
 )
 _IS_ALIVE: Final = case(
     (MEMBER.c.lease_ms < _AGE_MS, False), else_=or_(_IS_LOCKED, _HAS_SESSIONS, MEMBER.c.heartbeat < _STARTED)
@@ -833,10 +968,12 @@ _MEMBERS: Final = select(
     MEMBER.c.run_id,
     MEMBER.c.address,
     MEMBER.c.version,
+    MEMBER.c.format,
     _milliseconds(MEMBER.c.joined).label("joined_ms"),
     _milliseconds_since(MEMBER.c.heartbeat).label("heartbeat_age_ms"),
     MEMBER.c.leaving.label("is_leaving"),
     _IS_ALIVE.label("is_alive"),
+    (MEMBER.c.heartbeat >= _STARTED).label("beats_here"),
 ).order_by(MEMBER.c.name)
 _SHARDS: Final = select(
     SHARD.c.number,
@@ -846,7 +983,18 @@ _SHARDS: Final = select(
     SHARD.c.terms,
     SHARD.c.restoring,
     SHARD.c.pinned,
+    SHARD.c.consumers,
 ).order_by(SHARD.c.number)
+
+
+_VIEW: Final = as_text(
+    select(
+        as_json(_MEMBERS, "each_member"),
+        as_json(_SHARDS, "each_shard"),
+        CLUSTER.c.format,
+        select(func.count()).select_from(DECISION).scalar_subquery(),
+    )
+)
 _END_SESSIONS: Final = select(func.pg_terminate_backend(_SESSIONS.c.pid)).where(
     _SESSIONS.c.pid != func.pg_backend_pid(), _SESSIONS.c.datname == func.current_database()
 )

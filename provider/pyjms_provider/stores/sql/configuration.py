@@ -168,7 +168,8 @@ class SqlConfigurationStore(ConfigurationStore):
         return engine, lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
-        from pyjms_provider.stores.sql.postgresql import make_engine, timeout_of
+        from pyjms_provider.stores.sql.postgresql import timeout_of
+        from pyjms_provider.stores.sql.postgresql_connections import make_engine
 
         timeout = timeout_of(self._url, self._clock)
         engine = make_engine(self._url, timeout).execution_options(isolation_level="READ COMMITTED")

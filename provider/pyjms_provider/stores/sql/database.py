@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakSet
 
-from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.clock import Signal, seconds_since_boot
 from pyjms.spi.errors import InDoubtError
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.group_commit import CommitRequest, GroupCommit
@@ -185,6 +183,8 @@ class Database(ABC):
     """Whether it is a file of this machine, so that no call waits for a network."""
     has_one_writer: ClassVar[bool] = False
     """Whether a transaction excludes all other writers from its first write to its end."""
+    has_unforced: bool = False
+    """Whether batches were written unforced that are written again when the server has crashed."""
     lease: Lease | None = None
     """The lease of a database that may get another holder while this process lives, so that `look` must be called regularly."""
     reading_options: ClassVar[Mapping[str, str]] = {}
@@ -261,6 +261,13 @@ class Database(ABC):
             raise self.understand(error) from error
         finally:
             self.readers.give(reader)
+
+    def read_all(self, queries: Sequence[str]) -> Sequence[Sequence[Any]]:
+        """Return the rows of queries without parameters, as the driver returns them, all of one moment. The writer's thread, while the store is being
+        opened. Raises `StoreError`.
+        """
+        with self.reading(is_beginning=True) as connection:
+            return [connection.exec_driver_sql(each).all() for each in queries]
 
     @contextmanager
     def streaming(self) -> Iterator[Callable[[str], Iterator[Row]]]:
@@ -500,10 +507,12 @@ LEASE_S: Final = 2 * BETWEEN_LOOKS_MS / 1000
 class Lease:
     """A lease on the lock. The thread with the right to write renews and ends it; any thread may check it."""
 
-    __slots__ = ("is_ended", "now_s", "until_s")
+    __slots__ = ("_limit_s", "is_ended", "now_s", "until_s")
 
-    def __init__(self, clock: Clock) -> None:
-        self.now_s: Final = _seconds_since_boot(clock)
+    def __init__(self, clock: Clock, limit_s: Callable[[], float] | None = None) -> None:
+        """`limit_s`: returns the time of `now_s` until which the lock can be held at most; None: no limit is known."""
+        self.now_s: Final = seconds_since_boot(clock)
+        self._limit_s = limit_s
         self.until_s = -math.inf
         self.is_ended = False
         """Whether the lease has ended before its time, as it is unknown whether the lock is held."""
@@ -516,7 +525,7 @@ class Lease:
     def renew(self, since_s: float) -> None:
         """Renew the lease: the lock was held at `since_s`, a time of `now_s` read before the check began."""
         # Before `is_ended` is cleared: a reader that sees the old time and no end would only refuse once too often.
-        self.until_s = since_s + LEASE_S
+        self.until_s = self._end_of(since_s)
         self.is_ended = False
 
     def end(self) -> None:
@@ -527,13 +536,8 @@ class Lease:
         """Extend the lease unless it has run out: a commit is under way, whose thread ends it as soon as the connection is lost. Any thread."""
         # If it has run out, the committing thread may have been suspended as well, and know nothing either.
         if self.is_valid:
-            self.until_s = since_s + LEASE_S
+            self.until_s = self._end_of(since_s)
 
-
-def _seconds_since_boot(clock: Clock) -> Callable[[], float]:
-    """Return a function for the time in seconds: it also counts a suspended machine's time where the system can; of an injected clock, its own time."""
-    since_boot = getattr(time, "CLOCK_BOOTTIME", None)
-    # CLOCK_MONOTONIC stops while a machine is suspended, and a lease would outlive the lock.
-    if since_boot is None or not isinstance(clock, SystemClock):
-        return lambda: clock.monotonic_ms() / 1000
-    return partial(time.clock_gettime, since_boot)
+    def _end_of(self, since_s: float) -> float:
+        until_s = since_s + LEASE_S
+        return until_s if self._limit_s is None else min(until_s, self._limit_s())

@@ -46,7 +46,7 @@ from pyjms_provider.stores.sql.batch import (
     text_to_column,
 )
 from pyjms_provider.stores.sql.database import Lease, LeaseMonitor
-from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
+from pyjms_provider.stores.sql.recovery import Snapshot, read_entries, read_places, read_records
 from pyjms_provider.stores.sql.schema import OpenRequest
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def open_journal(
         cancelled=cancelled,
         is_shared=is_shared,
         keep_free_bytes=settings.keep_free_bytes,
+        held_until_s=settings.held_until_s,
     )
     database, paging, meta = _opener(url)(request)
     force_all = settings.acknowledge is Acknowledge.FORCED
@@ -269,6 +270,17 @@ class SqlJournal(Journal):
         return self._database.is_local
 
     @property
+    def was_closed(self) -> bool:
+        """Whether the last holder closed it cleanly."""
+        return self._meta.was_closed
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Provide a connection that sees one snapshot of the database. Raises `StoreError`."""
+        with self._database.reading(is_beginning=True) as connection:
+            yield connection
+
+    @property
     def trouble(self) -> str | None:
         if self._lost is not None:
             return self._lost.reason
@@ -278,8 +290,9 @@ class SqlJournal(Journal):
 
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         database = self._database
-        with database.reading(is_beginning=True) as connection:
-            found = read_records(connection)
+        with self._group.writer_lock:
+            snapshot = Snapshot(database)
+        found = read_records(database, snapshot)
         # A number that is in use again would merge two branches, or a branch and a
         # staged unit: their rows differ by number alone.
         self._branch_numbers = count(found.last_branch + 1)
@@ -299,7 +312,7 @@ class SqlJournal(Journal):
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
             queues=found.queues,
-            entries=read_entries(database, progress, self._set_rows_aside),
+            entries=read_entries(database, snapshot.messages, progress, self._set_rows_aside),
             branches=found.branches,
             heuristics=found.heuristics,
             duplicates=found.duplicates,
@@ -434,8 +447,13 @@ class SqlJournal(Journal):
         return deferred.batch
 
     def flush_deferred(self) -> None:
-        """Write the deferred records, and wait for those that another thread is writing. Raises as `write`."""
-        if self._deferred.is_urgent:
+        """Write the deferred records, and wait for those that another thread is writing; force what was not forced. Raises as `write`."""
+        if self._database.has_unforced:
+            # Else it might be written again after the caller has removed it. A commit that writes nothing forces nothing.
+            forced = Batch()
+            forced.others = [(self._database.statements.set_clean, [(False,)])]
+            self._submit(forced, force=True)
+        elif self._deferred.is_urgent:
             self._submit(Batch(), force=False)
 
     @contextmanager

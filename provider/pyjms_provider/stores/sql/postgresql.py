@@ -7,6 +7,7 @@ meta data shows. The server grants the lock only when the old session has ended,
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import sys
@@ -16,8 +17,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
 
-from sqlalchemy import ARRAY, URL, BigInteger, Engine, any_, bindparam, create_engine, delete, event, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy import ARRAY, URL, BigInteger, Engine, any_, bindparam, delete, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import InDoubtError, UrlError
@@ -36,8 +37,8 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.file_lock import HOW_TO_STAND_BY, acquire, describe_holder
 from pyjms_provider.stores.sql import schema as t
 from pyjms_provider.stores.sql.batch import merge
-from pyjms_provider.stores.sql.database import POOL_OPTIONS, WAIT_S, Database, Lease, Paging, Readers
-from pyjms_provider.stores.sql.schema import Meta, OpenRequest, prepare_schema, take
+from pyjms_provider.stores.sql.database import WAIT_S, Database, Lease, Paging, Readers
+from pyjms_provider.stores.sql.schema import Meta, OpenRequest, name_of_opening, prepare_schema, take
 
 try:
     import psycopg
@@ -48,6 +49,8 @@ except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
         f"PostgreSQL needs {error.name}; install it with: pip install 'pyjms-messaging[postgresql]'"
     ) from error
+
+from pyjms_provider.stores.sql.postgresql_connections import ANSWER_OPTION, is_alive, make_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, PoolProxiedConnection, Table
@@ -63,9 +66,8 @@ if TYPE_CHECKING:
 # first asks whether it is working.
 
 _T = TypeVar("_T")
+_log = logging.getLogger("pyjms.store")
 
-ANSWER_OPTION: Final = "pyjms_answer_timeout"
-"""The option of a store's URL for the answer timeout, in seconds."""
 DEFAULT_LIMIT_MS: Final = 30_000.0
 """The default answer timeout: as long as the system waits for the confirmation of sent packets (tcp_user_timeout)."""
 CLOSING_MS: Final = 10_000.0
@@ -82,6 +84,9 @@ _AT_WORK: Final = (
 )
 """Whether a backend is active, and waits neither for a lock, nor for its client, nor for a standby server. The empty record makes the
 server force its log: a server whose disk hangs does not answer this query."""
+
+_FULL_MS: Final = 10_000.0
+"""How long the disk is taken for full after it was: only the next message shows whether it still is."""
 
 
 class AnswerTimeout:
@@ -244,18 +249,25 @@ _UNFORCED_MS: Final = 1000
 """A write is forced if an earlier unforced one is older than this, so that few batches must be kept for a replay after the server's death."""
 _LOCK_CLASS: Final = 0x706A6D73
 """The first half of the key of the advisory lock: the letters pjms. The second half is a hash of the schema's name."""
-_LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
-_ME: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema())), pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
 _EPOCH: Final = str(select(t.META.c.epoch))
 _OPENING: Final = (
     "SELECT epoch, holder, tableoid, (SELECT oid FROM pg_database WHERE datname = current_database()) FROM pyjms_meta"
 )
+_TAKE: Final = (
+    "UPDATE pyjms_meta SET epoch = epoch + 1, clean = false, holder = %s "
+    # Locked first, as an application's joined transaction with the last holder may just be raising the next number of a queue.
+    "FROM (SELECT clean AS was_clean FROM pyjms_meta FOR UPDATE) AS former WHERE product = %s AND version = %s "
+    "AND (SELECT relpersistence FROM pg_class WHERE oid = 'pyjms_paged'::regclass) = 'u' AND NOT EXISTS (SELECT FROM pyjms_paged) "
+    "RETURNING epoch, next_queue, was_clean, pyjms_meta.tableoid, (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 _LOCKED_OPENING: Final = (
     _OPENING + ", set_config('idle_in_transaction_session_timeout', '4000', true) FOR SHARE OF pyjms_meta"
 )
 """`_OPENING`, with a lock that makes the next opening wait for this transaction: for less than its lock_timeout even if the transaction's machine vanishes."""
-_FETCH: Final = 2000
+_SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+_FETCH: Final = 10_000
 _FORCE: Final = "SELECT pg_logical_emit_message(true, 'pyjms', '')"
 """Changes nothing, but its forced commit makes all earlier commits as safe as itself: when the wait of a commit for a standby server is ended,
 the commit becomes visible without being safe."""
@@ -265,8 +277,9 @@ _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 class LockConnection:
     """The connection that holds the advisory lock; it is opened again after it was lost."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self.lease = Lease(clock)
+    def __init__(self, engine: Engine, clock: Clock, held_until_s: Callable[[], float] | None = None) -> None:
+        """`held_until_s`: as in `StoreSettings`."""
+        self.lease = Lease(clock, held_until_s)
         """Ends with the connection, and is renewed after each successful use of it."""
         self._engine = engine
         self._lent: PoolProxiedConnection | None = None
@@ -292,7 +305,7 @@ class LockConnection:
             # Outside a transaction: the advisory lock lasts as long as the session,
             # and an open transaction would block VACUUM.
             connection.autocommit = True
-            is_free = bool(connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0])
+            is_free, *backend = connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()
             # Also when the lock is not free: a greater epoch proves that
             # the store is lost, and no retry can help.
             self._check_epoch(connection)
@@ -300,15 +313,35 @@ class LockConnection:
                 # End the broker's own lost session, which the server considers alive. It is identified by
                 # its start, too, as the process id may have been reused.
                 connection.execute(_END, self._backend)
-            backend = connection.execute(_ME).fetchone()
         except Exception:
             lent.invalidate()
             raise
         if not is_free:
             lent.invalidate()
             return False
-        self._lent, self._backend = lent, backend
+        self._lent, self._backend = lent, tuple(backend)
         return True
+
+    def take(self, holder: str) -> Meta | None:
+        """Record a new opening on this very connection; None, and nothing is changed, if the schema or the table of paged-out messages needs work.
+
+        One round trip, as clients wait when a shard of a cluster gets another leader. Raises errors of the driver.
+        """
+        connection: Any = self.connection
+        if connection is None:
+            return None
+        named = name_of_opening(holder)
+        connection.limit_ms = math.inf
+        try:
+            row = connection.execute(_TAKE, (named, t.PRODUCT, t.VERSION)).fetchone()
+        except sqlstates.UndefinedTable:
+            return None
+        finally:
+            connection.limit_ms = None
+        if row is None:
+            return None
+        epoch, next_queue, was_clean, *rest = row
+        return Meta(epoch=epoch, opening=(epoch, named, *rest), next_queue=next_queue, was_closed=was_clean)
 
     def _check_epoch(self, connection: psycopg.Connection[Row]) -> None:
         # At the first opening there is no epoch to compare: any broker may have held the store before.
@@ -389,7 +422,7 @@ class _Postgresql(Database):
         # No limit until the connection is closed: it reads all stored messages, which the server may have to sort first.
         connection.limit_ms = math.inf
         # One snapshot for all queries, so that messages and entries are consistent.
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        connection.execute(_SNAPSHOT)
         names = count()
 
         def run(query: str) -> Iterator[Row]:
@@ -433,6 +466,8 @@ class PostgresqlDatabase(_Postgresql):
         self._is_in_use = False
         """A thread writes, or was ended by a second signal during a write: then the state of the connection is unknown."""
         self._closing = Signal()
+        self._full: tuple[str, float] | None = None
+        """What the server said when its disk was full, and until when that is believed; None: it has written since."""
         self._read_many = _by_ids(engine, t.MESSAGE)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
@@ -453,11 +488,33 @@ class PostgresqlDatabase(_Postgresql):
             if lost is not None:
                 self._settle(batch, steps, lost, force=force)
             self._note_written(batch, now_ms, force=force)
-        except Exception:
+        except Exception as error:
             self._is_in_use = False
+            self._note_full(error)
             raise
         self._is_in_use = False
         self.lease.renew(begun_s)
+        # A removal needs no room in the tables, so it proves nothing.
+        if self._full is not None and batch.first_message is not None:
+            self._full = None
+            _log.info("PYJMS-STORE-7 the disk of %s has room for messages again", self._where)
+
+    def _note_full(self, error: Exception) -> None:
+        """Let operators know that the disk is full: senders get the error, and nobody else would hear of it."""
+        if isinstance(error.__cause__, sqlstates.DiskFull) and isinstance(error, StoreError):
+            was_full = self.trouble is not None
+            self._full = (error.reason, self._clock.monotonic_ms() + _FULL_MS)
+            if not was_full:
+                _log.warning("PYJMS-STORE-7 %s", error.reason)
+
+    @property
+    def has_unforced(self) -> bool:  # type: ignore[override]  # only here it changes
+        return bool(self._unforced)
+
+    @property
+    def trouble(self) -> str | None:
+        full = self._full
+        return None if full is None or self._clock.monotonic_ms() >= full[1] else full[0]
 
     @property
     def is_held(self) -> bool:
@@ -521,10 +578,15 @@ class PostgresqlDatabase(_Postgresql):
         Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver. Then there is no connection.
         """
         connection = self._lock_connection.acquire_again()
+        self._write_unforced(connection)
+        return connection
+
+    def _write_unforced(self, connection: psycopg.Connection[Row]) -> None:
+        """Write the unforced batches again. Raises as `_connect_again`."""
         # Before anything else is written: a crashed server may have lost commits that this broker relies on.
         if self._unforced:
             try:
-                write(connection, merge(self._unforced).steps(self), force=True)
+                write(connection, merge(self._unforced).steps_again(self), force=True)
             except Exception:
                 # Without these batches the connection must not be used: the next attempt
                 # takes the lock and writes them again.
@@ -532,7 +594,6 @@ class PostgresqlDatabase(_Postgresql):
                 raise
             self._unforced.clear()
             self._unforced_ms = math.inf
-        return connection
 
     def _write(
         self, connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collection[Row]]], *, force: bool
@@ -570,9 +631,11 @@ class PostgresqlDatabase(_Postgresql):
             try:
                 # The server grants the lock only after the old session has ended, so
                 # the lost commit is decided from here on.
-                connection = self._connect_again()
+                connection = self._lock_connection.acquire_again()
+                # Then the server has the unforced batches as well, which came before it; a message of them that it removes must not be written again.
                 if self._was_written(connection, batch, force=force):
                     return
+                self._write_unforced(connection)
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
             except (*self.errors, UnavailableStoreError):
@@ -601,6 +664,23 @@ class PostgresqlDatabase(_Postgresql):
         if force:
             write(connection, [(_FORCE, [()])], force=True)
         return True
+
+    def read_all(self, queries: Sequence[str]) -> Sequence[Sequence[Any]]:
+        # On the connection that is there already, and in one round trip: clients wait when a shard of a cluster gets another leader.
+        connection: Any = self._ready()
+        connection.limit_ms = math.inf
+        found = []
+        try:
+            cursor = connection.execute("; ".join((_SNAPSHOT, *queries, "COMMIT")), prepare=False)
+            while cursor.nextset():
+                if cursor.description is not None:
+                    found.append(cursor.fetchall())
+        except self.errors as error:
+            self._take_back(connection)
+            raise self.understand(error) from error
+        finally:
+            connection.limit_ms = None
+        return found
 
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)
@@ -707,18 +787,6 @@ def take_back(connection: psycopg.Connection[Row]) -> None:
     connection.rollback()
 
 
-def is_alive(connection: psycopg.Connection[Row]) -> bool:
-    """Return False if the server or the system has ended this idle connection. Takes a microsecond, and no round trip."""
-    try:
-        # Twice: the first read may get the server's last message, and only the second one the end of the connection.
-        for _ in range(2):
-            connection.pgconn.consume_input()
-            connection.pgconn.is_busy()
-    except psycopg.Error:
-        return False
-    return not connection.closed
-
-
 def was_refused(error: Exception) -> bool:
     """Return whether certainly nothing was written: the server refused a statement, or the driver did before it was sent.
 
@@ -781,26 +849,6 @@ def understand(error: Exception, where: str) -> StoreError:
     return StoreError(f"{where}: {text}; nothing was written")
 
 
-# With these options the server notices that a holder's machine has vanished, and no writer waits for ever for an
-# application's lock. Keep-alive probes are not sent while data is unconfirmed: tcp_user_timeout covers that, without
-# which the system retries for a quarter of an hour.
-_SESSION: Final = (
-    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000 "
-    "-c lock_timeout=5000 -c application_name=pyjms"
-)
-_CONNECTING: Final = {
-    "client_encoding": "utf8",
-    "connect_timeout": "5",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-}
-_SETTINGS: Final = (
-    "SELECT current_schema(), count(set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on' ELSE '0' END, false)) "
-    "FROM pg_settings WHERE name = 'idle_session_timeout' OR (name = 'synchronous_commit' AND setting = 'off')"
-)
-"""Overrides the server's defaults, so that an idle holder keeps its lock, and forced writes are forced. Not every version has both settings."""
 _LONGEST_S: Final = 86_400
 _IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
 _LOCKING: Final = (
@@ -818,7 +866,7 @@ def open_postgresql(request: OpenRequest) -> tuple[PostgresqlDatabase, Paging, M
     where = url.set(password=None, query={}).render_as_string()
     timeout = timeout_of(url, request.clock, request.cancelled)
     engine = make_engine(url, timeout)
-    holding = LockConnection(engine, request.clock)
+    holding = LockConnection(engine, request.clock, request.held_until_s)
     try:
         meta = acquire(
             lambda: _take_over(holding, engine, where, request),
@@ -848,56 +896,14 @@ def timeout_of(url: URL, clock: Clock, cancelled: Signal | None = None) -> Answe
     return AnswerTimeout(clock, int(request) * 1000.0, cancelled=cancelled)
 
 
-def make_engine(url: URL, timeout: AnswerTimeout) -> Engine:
-    """Return an engine whose connections notice that the server is lost or does not answer. Raises `UnsupportedStoreError`."""
-    # SQLAlchemy passes `connect_args` to the driver, and they override options in the URL.
-    request = {name: value for name, value in _CONNECTING.items() if name not in url.query}
-    # The user's options come last, so that they win over those of `_SESSION`.
-    options = url.query.get("options", "")
-    request["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
-    try:
-        engine = create_engine(
-            url.difference_update_query(["options", ANSWER_OPTION]),
-            paramstyle="format",
-            isolation_level="AUTOCOMMIT",
-            connect_args=request,
-            # The server may have ended a connection while it was in the pool.
-            pool_pre_ping=True,
-            **POOL_OPTIONS,
-        )
-    except (ArgumentError, SQLAlchemyError) as error:
-        raise UnsupportedStoreError(f"PostgreSQL cannot be used as a store: {error}") from error
-
-    @event.listens_for(engine, "do_connect")
-    def connect(_dialect: object, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> object:
-        # Autocommit from the beginning: otherwise `_begin_session` would leave a transaction open.
-        connection = timeout.connect(*arguments, **{**options, "autocommit": True})
-        try:
-            _begin_session(connection, url)
-        except Exception:
-            connection.close()
-            raise
-        return connection
-
-    return engine
-
-
-def _begin_session(connection: TimeoutConnection, url: URL) -> None:
-    """Apply the settings that a store needs to a new connection, and check its schema. Raises `UnusableStoreError`, errors of the driver."""
-    (schema, _) = connection.execute(_SETTINGS).fetchone() or (None, 0)
-    # Without a schema the key of the lock is NULL, and the lock would seem to be held by another broker.
-    if schema is None:
-        raise UnusableStoreError(
-            f"{url.set(password=None, query={}).render_as_string()} has no schema to keep the store in: "
-            "search_path names none that is there, and that this user may use. Make one (CREATE SCHEMA), or name another"
-        )
-
-
 def _take_over(holding: LockConnection, engine: Engine, where: str, request: OpenRequest) -> Meta:
     """Take the lock, and prepare the schema. Raises `StoreError`; another attempt may follow."""
     try:
         # The lock before the schema, so that only its holder creates or migrates it.
         _hold(holding, engine, where)
+        found = holding.take(describe_holder(request.holder))
+        if found is not None:
+            return found
         with (
             engine.connect().execution_options(isolation_level="READ COMMITTED") as connection,
             without_timeout(connection),
@@ -969,4 +975,4 @@ def _understand(error: Exception, engine: Engine, where: str) -> StoreError:
 
 
 def _is_locked(error: Exception) -> bool:
-    return isinstance(error, DBAPIError) and isinstance(error.orig, LockNotAvailable)
+    return isinstance(error.orig if isinstance(error, DBAPIError) else error, LockNotAvailable)

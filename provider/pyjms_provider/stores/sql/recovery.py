@@ -9,6 +9,7 @@ from itertools import groupby, islice, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Integer, LargeBinary, Select, and_, case, cast, func, null, select
+from sqlalchemy.engine import result_tuple
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.replay import StageName
@@ -35,7 +36,7 @@ from pyjms_provider.stores.sql import schema as t
 from pyjms_provider.stores.sql.batch import text_from_column
 
 if TYPE_CHECKING:
-    from sqlalchemy import Column, ColumnElement, Connection, Row, Table
+    from sqlalchemy import Column, ColumnElement, Connection, Dialect, Row, Table
 
     from pyjms_provider.stores.sql.database import Database
 
@@ -46,24 +47,6 @@ if TYPE_CHECKING:
 UNDECODABLE: Final = "surrogateescape"
 """The error handler for text that is not UTF-8: it decodes to lone surrogates, which text written by pyjms never has (`text_to_column`)."""
 _log = logging.getLogger("pyjms.store")
-
-
-def intact_rows(connection: Connection, table: Table, *order: Column[Any]) -> Sequence[Row[Any]]:
-    """Return the rows that are intact; all others are logged."""
-    found = []
-    for row in all_rows(connection, table, *order):
-        if is_whole(table, row):
-            found.append(row)
-        else:
-            log_damage(table, row, "it is passed over")
-    return found
-
-
-def all_rows(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[Row[Any]]:
-    """Yield all rows, with the values that the driver returns."""
-    # Executed as text: SQLAlchemy's types would fail at the first value that is not of its column's type.
-    query = select(table).order_by(*order)
-    yield from connection.exec_driver_sql(str(query.compile(dialect=connection.dialect)))
 
 
 def is_whole(table: Table, row: Row[Any]) -> bool:
@@ -127,44 +110,127 @@ class RecoveredRecords:
     """The highest number of a branch or a staged unit."""
 
 
-def read_records(connection: Connection) -> RecoveredRecords:
-    """Return all records except for the entries of messages. Damaged rows are logged and skipped."""
-    marks = intact_rows(connection, t.MARK)
-    # Including quarantined messages: if an id were used again, it would replace the row of a quarantined message.
-    highest = [connection.scalar(select(func.max(column))) or 0 for column in (t.MESSAGE.c.id, t.SET_ASIDE.c.id)]
-    groups, lost_groups = read_groups(connection)
+_SORTED: Final[Mapping[Table, Sequence[Column[Any]]]] = {
+    t.MARK: (),
+    t.QUEUE: (t.QUEUE.c.number,),
+    t.BRANCH: (t.BRANCH.c.number,),
+    t.BRANCH_CLIENT: (),
+    t.HEURISTIC: (),
+    t.DUPLICATE: (),
+    t.GROUP: (t.GROUP.c.number,),
+    t.RESERVED: (t.RESERVED.c.group_number, t.RESERVED.c.number),
+    t.STAGE: (t.STAGE.c.number,),
+    t.STAGE_MARKER: (),
+    t.CLIENT: (t.CLIENT.c.name,),
+}
+"""The tables that are read as a whole, with the order of their rows."""
+_FEW: Final = 1_000
+"""So many messages of a server's store are read at once with the other tables; more are streamed."""
+
+
+_texts: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {}
+"""What `_queries` has returned, by the name of the dialect."""
+
+
+def _queries(dialect: Dialect) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the queries for the tables, and for the highest numbers; and those for the messages if they are few."""
+    found = _texts.get(dialect.name)
+    if found is None:
+        highest = (t.MESSAGE.c.id, t.SET_ASIDE.c.id, t.BRANCH.c.number, t.STAGE.c.number)
+        tables = (
+            *(select(each).order_by(*order) for each, order in _SORTED.items()),
+            select(*(select(func.max(each)).scalar_subquery() for each in highest)),
+        )
+        few = select(t.MESSAGE.c.id).where(_IN_QUEUES).order_by(t.MESSAGE.c.id).limit(_FEW + 1).subquery()
+        messages = (
+            _rows().limit(_FEW + 1),
+            _places().limit(_FEW + 1),
+            _messages().where(t.MESSAGE.c.id.in_(select(few)), _lane().is_(None)),
+        )
+        found = [_text(each, dialect) for each in tables], [_text(each, dialect) for each in messages]
+        _texts[dialect.name] = found
+    return found
+
+
+def _text(query: Select[Any], dialect: Dialect) -> str:
+    # Executed as text: SQLAlchemy's types would fail at the first value that is not of its column's type. With literals, as the driver's cursor
+    # takes no parameters of SQLAlchemy, and all values are integers.
+    return str(query.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+
+
+class Snapshot:
+    """What the tables of a store have at one moment. Of a server they are read in one round trip."""
+
+    def __init__(self, database: Database) -> None:
+        """Read the tables. The writer's thread. Raises `StoreError`."""
+        tables, messages = _queries(database.engine.dialect)
+        # A file is read as well in many steps, and its messages always as a stream.
+        found = database.read_all(tables if database.is_local else (*tables, *messages))
+        self._rows = dict(zip(_SORTED, found, strict=False))
+        self.highest: Sequence[int] = [each or 0 for each in found[len(_SORTED)][0]]
+        """The highest id of a message, and of one in quarantine; the highest number of a branch, and of a staged unit."""
+        few = found[len(tables) :]
+        self.messages = few if few and all(len(each) <= _FEW for each in few) else None
+        """The rows of all messages, all entries, and the messages with more than a queue and a size; None: they are to be streamed."""
+
+    def all(self, table: Table) -> Iterator[Row[Any]]:
+        """Yield all rows, with the values that the driver returns."""
+        return map(result_tuple(table.c.keys()), self._rows[table])
+
+    def intact(self, table: Table) -> Sequence[Row[Any]]:
+        """Return the rows that are intact; all others are logged."""
+        found = []
+        for row in self.all(table):
+            if is_whole(table, row):
+                found.append(row)
+            else:
+                log_damage(table, row, "it is passed over")
+        return found
+
+
+def read_records(database: Database, snapshot: Snapshot) -> RecoveredRecords:
+    """Return all records except for the entries of messages. Damaged rows are logged and skipped. Raises `StoreError`."""
+    marks = snapshot.intact(t.MARK)
+    xids, units = list(_xids(snapshot, t.BRANCH)), read_stages(snapshot)
+    branches: list[RecoveredBranch] = []
+    stages: list[RecoveredStage] = []
+    if xids or units:  # nobody else writes meanwhile
+        with database.reading(is_beginning=True) as connection:
+            branches = [_branch(snapshot, connection, xid, row) for xid, row in xids]
+            stages = [
+                RecoveredStage(record=record, messages=_messages_of(connection, number)) for number, record in units
+            ]
+    last_message, last_set_aside, last_branch, last_stage = snapshot.highest
+    groups, lost_groups = read_groups(snapshot)
     return RecoveredRecords(
-        queues=_queues(connection),
-        branches=[_branch(connection, xid, row) for xid, row in _xids(connection, t.BRANCH, t.BRANCH.c.number)],
+        queues=_queues(snapshot),
+        branches=branches,
         heuristics=[
-            BranchOutcome(xid, commit=bool(row.committed), heuristic=True)
-            for xid, row in _xids(connection, t.HEURISTIC)
+            BranchOutcome(xid, commit=bool(row.committed), heuristic=True) for xid, row in _xids(snapshot, t.HEURISTIC)
         ],
-        duplicates=_duplicates(connection),
+        duplicates=_duplicates(snapshot),
         marks=[(QueueNumber(row.queue), row.priority, ReferenceId(row.message)) for row in marks],
+        # Including quarantined messages: if an id were used again, it would replace the row of a quarantined message.
         # Including the marks: new messages below a mark would be flagged as redelivered.
-        last_id=ReferenceId(max(*highest, *(row.message for row in marks))),
+        last_id=ReferenceId(max(last_message, last_set_aside, *(row.message for row in marks))),
         groups=groups,
         lost_groups=lost_groups,
-        stages=[
-            RecoveredStage(record=record, messages=_messages_of(connection, number))
-            for number, record in read_stages(connection)
-        ],
-        stage_markers=read_markers(connection),
-        clients=[_client(row) for row in intact_rows(connection, t.CLIENT, t.CLIENT.c.name)],
+        stages=stages,
+        stage_markers=read_markers(snapshot),
+        clients=[_client(row) for row in snapshot.intact(t.CLIENT)],
         # Branches and staged units share one count, as the column `branch` of a message refers to both.
-        last_branch=max(connection.scalar(select(func.max(each.c.number))) or 0 for each in (t.BRANCH, t.STAGE)),
+        last_branch=max(last_branch, last_stage),
     )
 
 
-def _queues(connection: Connection) -> list[QueueRecord]:
+def _queues(snapshot: Snapshot) -> list[QueueRecord]:
     """Return all queues. A queue with a damaged row gets another name, so that an operator can move its messages.
 
     Of two queues of one name the newer one keeps it: if the file is intact, the older one was deleted.
     """
     found: dict[object, QueueRecord] = {}
     # From the newest to the oldest, as the newest keeps its name.
-    for row in reversed(list(all_rows(connection, t.QUEUE, t.QUEUE.c.number))):
+    for row in reversed(list(snapshot.all(t.QUEUE))):
         is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
         record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
         # A damaged name may be that of another queue.
@@ -180,12 +246,12 @@ def _queues(connection: Connection) -> list[QueueRecord]:
     return list(reversed(found.values()))
 
 
-def _text(column: Any) -> str:
+def _string(column: Any) -> str:
     return text_from_column(column) or ""
 
 
 def _address(row: Row[Any]) -> Address:
-    return Address(AddressKind(row.kind), _text(row.name), bool(row.temporary))
+    return Address(AddressKind(row.kind), _string(row.name), bool(row.temporary))
 
 
 def _queue(row: Row[Any]) -> QueueRecord:
@@ -193,7 +259,7 @@ def _queue(row: Row[Any]) -> QueueRecord:
     return QueueRecord(
         number=QueueNumber(row.number),
         address=_address(row),
-        subscription=SubscriptionKey(_text(row.client_id), _text(row.subscription)) if is_subscription else None,
+        subscription=SubscriptionKey(_string(row.client_id), _string(row.subscription)) if is_subscription else None,
         selector_text=text_from_column(row.selector),
         no_local=bool(row.no_local),
         policy=text_from_column(row.policy),
@@ -201,18 +267,18 @@ def _queue(row: Row[Any]) -> QueueRecord:
     )
 
 
-def _xids(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[tuple[Xid, Row[Any]]]:
-    for row in intact_rows(connection, table, *order):
+def _xids(snapshot: Snapshot, table: Table) -> Iterator[tuple[Xid, Row[Any]]]:
+    for row in snapshot.intact(table):
         try:
             yield Xid(row.format_id, bytes(row.global_id), bytes(row.qualifier)), row
         except ValueError:
             log_damage(table, row, "it is passed over")
 
 
-def _duplicates(connection: Connection) -> list[DuplicateMark]:
+def _duplicates(snapshot: Snapshot) -> list[DuplicateMark]:
     return [
-        DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms, row.serial)
-        for row in intact_rows(connection, t.DUPLICATE)
+        DuplicateMark(_address(row), _string(row.duplicate_id), row.until_ms, row.serial)
+        for row in snapshot.intact(t.DUPLICATE)
         # A damaged serial near 2**63 would leave no room for later ones.
         if row.kind in _KINDS and 0 < row.serial < _SERIALS_END
     ]
@@ -231,11 +297,11 @@ def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber,
     return [(entry.queue, entry.reference) for entry in entries]
 
 
-def _branch(connection: Connection, xid: Xid, row: Row[Any]) -> RecoveredBranch:
+def _branch(snapshot: Snapshot, connection: Connection, xid: Xid, row: Row[Any]) -> RecoveredBranch:
     removals = connection.execute(
         select(t.REMOVAL.c.queue, t.REMOVAL.c.message).where(t.REMOVAL.c.branch == row.number)
     )
-    clients = intact_rows(connection, t.BRANCH_CLIENT)
+    clients = snapshot.intact(t.BRANCH_CLIENT)
     return RecoveredBranch(
         xid=xid,
         prepared_ms=row.prepared_ms,
@@ -247,10 +313,10 @@ def _branch(connection: Connection, xid: Xid, row: Row[Any]) -> RecoveredBranch:
 
 def _client(row: Any) -> ClientRecord:
     return ClientRecord(
-        name=_text(row.name),
+        name=_string(row.name),
         generation=row.generation,
         incarnation=row.incarnation,
-        owner=_text(row.owner),
+        owner=_string(row.owner),
         registered_ms=row.registered_ms,
         request_tag=text_from_column(row.request_tag),
         request_ms=row.request_ms,
@@ -285,57 +351,91 @@ def read_places(connection: Connection, reference_id: ReferenceId) -> str:
     return "; ".join(places)
 
 
+_IN_QUEUES: Final = t.MESSAGE.c.branch.is_(None)
+"""Messages of undecided branches and units are in no queue yet, and are read with their branch or unit."""
+_Rows = Sequence[Sequence[Any]]
+
+
+def _rows() -> Select[Any]:
+    message = t.MESSAGE.c
+    return select(_lane(), message.id, func.length(message.payload)).where(_IN_QUEUES).order_by(message.id)
+
+
+def _places() -> Select[Any]:
+    return select(t.ENTRY).order_by(t.ENTRY.c.message, t.ENTRY.c.queue)
+
+
 def read_entries(
-    database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
+    database: Database,
+    found: Sequence[_Rows] | None,
+    progress: Callable[[int], None],
+    set_aside: Callable[[Sequence[ReferenceId]], None],
 ) -> RecoveredRuns:
     """Return all entries, which are read lazily during the iteration; `StoreError` is raised there.
 
-    `set_aside` is called at the end with the ids of messages with damaged rows.
+    `found`: the messages of the snapshot, if they are few. `set_aside` is called at the end with the ids of messages with damaged rows.
     """
-    return RecoveredRuns(_read_runs(database, progress, set_aside))
+    return RecoveredRuns(_read_runs(database, found, progress, set_aside))
 
 
 def _read_runs(
-    database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
+    database: Database,
+    found: Sequence[_Rows] | None,
+    progress: Callable[[int], None],
+    set_aside: Callable[[Sequence[ReferenceId]], None],
 ) -> Iterator[Sequence[RecoveredEntry] | RecoveredRun]:
-    # Literals, as the driver's cursor takes no parameters of SQLAlchemy, and all values are integers.
-    def text(query: Select[Any]) -> str:
-        return str(query.compile(dialect=database.engine.dialect, compile_kwargs={"literal_binds": True}))
-
-    message = t.MESSAGE.c
-    # Messages of undecided branches and units are in no queue yet, and are read with their branch or unit.
-    in_queues = message.branch.is_(None)
-    count = 0
     bad: list[ReferenceId] = []
-    with database.streaming() as stream:
-        places = _Places(stream(text(select(t.ENTRY).order_by(t.ENTRY.c.message, t.ENTRY.c.queue))))
-        rows = stream(
-            text(select(_lane(), message.id, func.length(message.payload)).where(in_queues).order_by(message.id))
-        )
-        # Payloads stay in the database: a million messages must be recovered without loading them.
-        while found := list(islice(rows, _RUN)):
-            others: dict[ReferenceId, list[RecoveredEntry]] = {}
-            lanes, ids, sizes = zip(*found, strict=True)
-            # `count` is one call in C: a backlog of one queue and priority needs no loop over its messages.
-            if lanes.count(lanes[0]) == len(lanes) and lanes[0] is not None:
-                count += len(ids)
-                yield _run(lanes[0], ids, sizes)
-                progress(count)
-                continue
-            if None in lanes:
-                # A second query for the same ids, with all columns: only messages with more
-                # than a queue and a size need it.
-                span = message.id.between(ids[0], ids[-1])
-                for entry in _entries(stream(text(_messages().where(in_queues, span, _lane().is_(None)))), places, bad):
-                    others.setdefault(entry.reference.id, []).append(entry)
-            for run in _in_order(found, others):
-                count += len(run) if isinstance(run, list) else len(run.ids)
-                yield run
-            progress(count)
+    if found is not None:
+        rows, places, others = found
+
+        def within(first: int, last: int) -> Iterable[Any]:
+            return (row for row in others if first <= row[0] <= last)
+
+        yield from _runs(iter(rows), _Places(iter(places)), within, progress, bad)
+    else:
+        dialect = database.engine.dialect
+        with database.streaming() as stream:
+
+            def read_others(first: int, last: int) -> Iterable[Any]:
+                span = t.MESSAGE.c.id.between(first, last)
+                return stream(_text(_messages().where(_IN_QUEUES, span, _lane().is_(None)), dialect))
+
+            entries = _Places(stream(_text(_places(), dialect)))
+            yield from _runs(stream(_text(_rows(), dialect)), entries, read_others, progress, bad)
     if bad:
         # After the stream is closed: the quarantine writes, and on SQLite a long
         # read would keep the log from restarting.
         set_aside(bad)
+
+
+def _runs(
+    rows: Iterator[Any],
+    places: _Places,
+    read_others: Callable[[int, int], Iterable[Any]],
+    progress: Callable[[int], None],
+    bad: list[ReferenceId],
+) -> Iterator[Sequence[RecoveredEntry] | RecoveredRun]:
+    """Yield the messages of `rows`; `read_others` returns those with more than a queue and a size, by their first and last id."""
+    count = 0
+    # Payloads stay in the database: a million messages must be recovered without loading them.
+    while found := list(islice(rows, _RUN)):
+        others: dict[ReferenceId, list[RecoveredEntry]] = {}
+        lanes, ids, sizes = zip(*found, strict=True)
+        # `count` is one call in C: a backlog of one queue and priority needs no loop over its messages.
+        if lanes.count(lanes[0]) == len(lanes) and lanes[0] is not None:
+            count += len(ids)
+            yield _run(lanes[0], ids, sizes)
+            progress(count)
+            continue
+        if None in lanes:
+            # A second query for the same ids, with all columns: only messages with more
+            # than a queue and a size need it.
+            for entry in _entries(read_others(ids[0], ids[-1]), places, bad):
+                others.setdefault(entry.reference.id, []).append(entry)
+        for run in _in_order(found, others):
+            count += len(run) if isinstance(run, list) else len(run.ids)
+            yield run
+        progress(count)
 
 
 def _lane() -> ColumnElement[int | None]:
@@ -426,16 +526,16 @@ def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -
 # Reader groups and staged units
 
 
-def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Sequence[GroupNumber]]:
+def read_groups(snapshot: Snapshot) -> tuple[Sequence[RecoveredGroup], Sequence[GroupNumber]]:
     """Return the reader groups, by number, with their reservations; and the numbers of the damaged ones."""
-    rows = intact_rows(connection, t.RESERVED, t.RESERVED.c.group_number, t.RESERVED.c.number)
+    rows = snapshot.intact(t.RESERVED)
     held = {
         group: [(row.number, ReferenceId(row.message), row.deliveries) for row in found]
         for group, found in groupby(rows, key=lambda row: row.group_number)
     }
     found: list[RecoveredGroup] = []
     lost: list[GroupNumber] = []
-    for row in all_rows(connection, t.GROUP, t.GROUP.c.number):
+    for row in snapshot.all(t.GROUP):
         if is_whole(t.GROUP, row):
             found.append(RecoveredGroup(record=_group(row), reserved=held.get(row.number, [])))
         else:
@@ -458,7 +558,7 @@ def _group(row: Any) -> GroupRecord:
     )
 
 
-def read_stages(connection: Connection) -> Sequence[tuple[int, StageRecord]]:
+def read_stages(snapshot: Snapshot) -> Sequence[tuple[int, StageRecord]]:
     """Return the staged units, by number."""
     return [
         (
@@ -472,10 +572,10 @@ def read_stages(connection: Connection) -> Sequence[tuple[int, StageRecord]]:
                 discarded_after_ms=row.discard_ms,
             ),
         )
-        for row in intact_rows(connection, t.STAGE, t.STAGE.c.number)
+        for row in snapshot.intact(t.STAGE)
     ]
 
 
-def read_markers(connection: Connection) -> Sequence[tuple[str, int]]:
+def read_markers(snapshot: Snapshot) -> Sequence[tuple[str, int]]:
     """Return the last promoted epoch of each sink."""
-    return [(text_from_column(row.sink) or "", row.epoch) for row in intact_rows(connection, t.STAGE_MARKER)]
+    return [(text_from_column(row.sink) or "", row.epoch) for row in snapshot.intact(t.STAGE_MARKER)]

@@ -295,6 +295,8 @@ class Statements:
 
     add_message: str  # id, queue, branch, priority, expiration, deliver_at, reliable, deliveries, payload
     add_entry: str  # message, queue, deliveries
+    add_missing_message: str  # as add_message; nothing happens if it is there
+    add_missing_entry: str  # as add_entry; nothing happens if it is there
     remove_single: str  # id, queue
     remove_entry: str  # message, queue
     remove_unreferenced: str  # id
@@ -477,6 +479,8 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
     return {
         "add_message": c.insert(message),
         "add_entry": c.insert(entry),
+        "add_missing_message": c.add(message),
+        "add_missing_entry": c.add(entry),
         "remove_single": c.remove(message, "id", "queue"),
         "remove_entry": c.remove(entry, "message", "queue"),
         "remove_unreferenced": c(delete(message).where(*_equal(message, ["id"]), _unreferenced()), "id_"),
@@ -707,6 +711,8 @@ class OpenRequest:
     """Whether other applications' tables may be in the same database or schema."""
     keep_free_bytes: int
     """The space on the disk that is reserved for acknowledgements; not used for a server."""
+    held_until_s: Callable[[], float] | None = None
+    """As in `StoreSettings`."""
 
 
 _log = logging.getLogger(__name__)
@@ -741,9 +747,7 @@ def prepare_schema(
     names = set(inspect(connection).get_table_names())
     if META.name not in names:
         refuse_foreign(names, where, is_shared=is_shared)
-        SCHEMA.create_all(connection)
-        first = {"one": 1, "product": PRODUCT, "version": VERSION, "next_queue": 1, "epoch": 0, "clean": True}
-        connection.execute(insert(META).values(**first, holder=""))
+        create_schema(connection)
         return True
     # Locked, as an application's joined transaction with the last holder may just
     # be raising the next number of a queue.
@@ -762,6 +766,13 @@ def prepare_schema(
         raise DamagedStoreError(f"{where} says that it has schema {row.version}, which there never was. {_REMEDY}")
     _migrate(connection, where, row.version)
     return bool(row.clean)
+
+
+def create_schema(connection: Connection) -> None:
+    """Create the schema of an empty store, where there is none."""
+    SCHEMA.create_all(connection)
+    first = {"one": 1, "product": PRODUCT, "version": VERSION, "next_queue": 1, "epoch": 0, "clean": True}
+    connection.execute(insert(META).values(**first, holder=""))
 
 
 def refuse_foreign(names: set[str], where: str, *, is_shared: bool) -> None:
@@ -792,11 +803,16 @@ def _migrate(connection: Connection, where: str, found: int) -> None:
         _log.info("%s: schema %d became schema %d", where, step, step + 1)
 
 
+def name_of_opening(holder: str) -> str:
+    """Return what the meta data calls a new opening by this holder."""
+    # Two stores may have the same epoch; the random part makes their openings different.
+    return f"{holder}, opening {uuid.uuid4().hex[:12]}"
+
+
 def take(connection: Connection, holder: str, opening_of: Callable[[Connection], tuple[object, ...]]) -> Meta:
     """Record a new opening and its holder; return the meta data. `opening_of` is the method of the database."""
     row: Any = connection.execute(select(META.c.next_queue, META.c.epoch, META.c.clean)).one()
-    # Two stores may have the same epoch; the random part makes their openings different.
-    named = f"{holder}, opening {uuid.uuid4().hex[:12]}"
+    named = name_of_opening(holder)
     # Not clean from now on: the next opening must see an end without `close`.
     connection.execute(update(META).values(epoch=row.epoch + 1, clean=False, holder=named))
     return Meta(

@@ -151,11 +151,15 @@ class Peer:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop_listening(self) -> None:
+        """Refuse further connections. May be repeated."""
         # `shutdown` wakes the thread that accepts.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_listening()
         # First: it may have just accepted a connection, which must be cut, too.
         self._thread.join(PATIENCE_S)
         for connection in self.connections:

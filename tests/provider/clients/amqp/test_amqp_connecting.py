@@ -12,7 +12,9 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.errors import AccessDeniedError, ClosedError, DuplicateClientIdError, ResourceError
 from pyjms_provider.amqp.errors import ConnectionFault
 from pyjms_provider.amqp.performatives import Open
+from pyjms_provider.clients.network.calls import NotSentError
 from pyjms_provider.protocols.amqp.connection import ConnectionSettings
+from pyjms_provider.protocols.amqp.states import ConnectionState
 from tests.provider.clients.amqp.peer import Peer, Script
 from tests.provider.clients.amqp.world import QUICKLY, Events, connect, connected, message, session_at
 
@@ -162,3 +164,14 @@ def test_a_list_of_urls_is_tried_in_order(peer: Peer) -> None:
     connection = connect(f"amqp://127.0.0.1:{port}?failover=127.0.0.1:{peer.port}")
     assert connection.state == "connected"
     connection.close()
+
+
+def test_nothing_begins_on_a_connection_whose_close_was_read(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(peer) as connection:
+        physical = connection.link.newest
+        # For a moment the engine knows of the close, and the connection has not ended yet.
+        monkeypatch.setattr(physical.engine, "state", ConnectionState.ENDED)
+        with pytest.raises(NotSentError):
+            physical.begin_session()
+        monkeypatch.undo()
+        connection.open_session(transacted=False)

@@ -235,9 +235,30 @@ def test_the_link_of_a_closed_consumer_ends_with_the_transaction_that_holds_its_
         assert not [link for link in peer.connections[-1].links if isinstance(link, Sender)]
 
 
-def test_what_a_closed_consumer_had_fetched_from_classic_goes_back_with_its_link(peer: Peer) -> None:
+overtaking = pytest.mark.parametrize("product", ["ActiveMQ", "apache-activemq-artemis"])
+"""The brokers at which later messages may overtake one that is released."""
+
+
+@overtaking
+def test_what_comes_as_interest_ends_stays_where_released_messages_are_overtaken(peer: Peer, product: str) -> None:
+    peer.script.open = Open("peer", properties={"product": product})
+    with connected(peer, UNCONFIRMED) as connection:
+        consumer = consume(connection.open_session(transacted=False))
+        consumer.set_interested(True)  # gives credit
+        put(peer, "one", "two")
+        consumer.set_interested(False)  # drains it, whereupon they come
+        peer.wait_for(lambda: not peer.queue("orders"))
+        put(peer, "three")
+        assert bodies(consumer, 3) == ["one", "two", "three"]
+    assert RELEASED not in peer.outcomes
+
+
+@overtaking
+def test_what_a_closed_consumer_had_fetched_goes_back_with_its_link_where_released_messages_are_overtaken(
+    peer: Peer, product: str
+) -> None:
     put(peer, "one", "two", "three")
-    peer.script.open = Open("peer", properties={"product": "ActiveMQ"})
+    peer.script.open = Open("peer", properties={"product": product})
     with connected(peer, UNCONFIRMED) as connection:
         session = connection.open_session(transacted=False)
         consumer = consume(session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Thread
 
 import pytest
@@ -18,8 +19,9 @@ from pyjms.spi.errors import (
 from pyjms_provider.amqp.errors import LinkFault
 from pyjms_provider.amqp.performatives import ACCEPTED, RELEASED, Error, Modified, Open, Rejected
 from pyjms_provider.protocols.amqp.connection import ConnectionSettings
-from tests.provider.clients.amqp.peer import Peer, text_of
-from tests.provider.clients.amqp.world import NEWS, QUICKLY, Events, connected, message, session_at
+from tests.provider.clients.amqp.peer import PATIENCE_S, Peer, text_of
+from tests.provider.clients.amqp.world import NEWS, ORDERS, QUICKLY, Events, connected, consume, message, session_at
+from tests.pyjms.runtime.helpers import eventually
 
 
 def test_a_send_returns_when_the_broker_has_accepted(peer: Peer) -> None:
@@ -121,6 +123,46 @@ def test_the_close_of_the_session_ends_a_wait_for_credit(peer: Peer) -> None:
             thread.join(0.01)
         assert isinstance(errors[0], ClosedError)
         session.close()
+
+
+@pytest.mark.parametrize("call", ["send", "send without a wait", "subscribe", "send in a transaction", "browse"])
+def test_the_end_of_a_sessions_waits_ends_its_wait_for_a_connection(peer: Peer, call: str) -> None:
+    errors: list[ProviderError] = []
+    with connected(peer) as connection:
+        session = connection.open_session(transacted="in" in call.split())
+        calls: dict[str, Callable[[], object]] = {
+            "send": lambda: session.send(message("one")),
+            "send without a wait": lambda: session.send_async(message("one"), lambda error: None),
+            "subscribe": lambda: consume(session),
+            "send in a transaction": lambda: session.send(message("one")),
+            "browse": lambda: list(session.browse(ORDERS, None)),
+        }
+        peer.stop_listening()
+        peer.cut()
+
+        def run() -> None:
+            try:
+                calls[call]()
+            except ProviderError as error:
+                errors.append(error)
+
+        eventually(lambda: connection.state == "reconnecting", "the loss is known")
+        thread = Thread(target=run)
+        thread.start()
+        eventually(lambda: connection.failover._waiting, "it waits")
+        session.end_waits()
+        thread.join(PATIENCE_S)
+        assert [type(error) for error in errors] == [ClosedError]
+        with pytest.raises(ClosedError):  # a later one as well
+            calls[call]()
+
+
+def test_a_link_that_is_made_after_the_end_of_a_sessions_waits_waits_for_no_credit(peer: Peer) -> None:
+    peer.script.credit = 0
+    with session_at(peer) as session:
+        session.end_waits()
+        with pytest.raises(ClosedError):
+            session.send(message("one"))
 
 
 def test_a_large_message_goes_in_many_frames(peer: Peer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 from threading import enumerate as enumerate_threads
+from typing import Any
 
 import pytest
 
@@ -41,10 +42,10 @@ def test_a_client_id_waits_for_a_connection_that_is_being_made_anew(monkeypatch:
             lost.set()
             assert asked.wait(PATIENCE_S)
 
-    def current(link: StompFailoverConnection) -> PhysicalConnection:
+    def current(link: StompFailoverConnection, *arguments: Any) -> PhysicalConnection:
         if link.state is FailoverState.RECONNECTING:
             asked.set()
-        return real(link)
+        return real(link, *arguments)
 
     with FakeBroker() as broker, connected(broker, events=events) as connection:
         broker.on_frame = heal

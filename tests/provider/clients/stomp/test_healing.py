@@ -22,8 +22,9 @@ from pyjms.spi.errors import (
     ResourceError,
     RolledBackError,
 )
-from pyjms.spi.provider import ConnectRequest
+from pyjms.spi.provider import ConnectRequest, SubscribeRequest
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.network.endpoints import Endpoint
 from pyjms_provider.clients.network.failover import ConnectionInterruptedError
@@ -32,9 +33,10 @@ from pyjms_provider.clients.stomp.physical_connection import PhysicalConnection
 from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
-from tests.provider.clients.stomp.native.peer import Peer
+from tests.provider.clients.stomp.native.peer import Peer, linked
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume, hasten
 from tests.provider.helpers import make_envelope, text_of
+from tests.pyjms.runtime.helpers import eventually
 
 
 def test_a_lost_connection_is_made_anew_with_its_consumers_and_told_once() -> None:
@@ -265,6 +267,55 @@ def test_a_send_waits_for_the_connection_to_come_back() -> None:
         assert not sender.is_alive()
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    "call", ["send", "send without a wait", "subscribe", "send in a transaction", "work in a branch"]
+)
+def test_the_end_of_a_sessions_waits_ends_its_wait_for_a_connection_and_no_other(call: str, native: bool) -> None:
+    if not native and call == "work in a branch":
+        return  # other brokers have none
+    envelope = make_envelope("late", persistent=True)
+    request = SubscribeRequest(address=envelope.destination, selector=None, no_local=False, durable_name=None)
+    done: list[object] = []
+    with Peer() if native else FakeBroker() as broker, (linked if native else connected)(broker) as connection:
+        session = connection.open_session(transacted="in" in call.split())
+        other = connection.open_session(transacted=False)
+        calls: dict[str, Callable[[], object]] = {
+            "send": lambda: session.send(envelope),
+            "send without a wait": lambda: session.send_async(envelope, done.append),
+            "subscribe": lambda: session.subscribe(request, lambda: None),
+            "send in a transaction": lambda: session.send(envelope),
+            "work in a branch": lambda: session.xa_start(Xid(1, b"global", b"branch")),
+        }
+        broker.unanswered.add("SESSION" if native else "CONNECT")  # so that it is not made anew
+        broker.cut()
+        eventually(lambda: connection.state == "reconnecting", "the loss is known")
+        errors: list[ProviderError] = []
+
+        def run() -> None:
+            try:
+                calls[call]()
+            except ProviderError as error:
+                errors.append(error)
+
+        waiting = Thread(target=run)
+        going_on = Thread(target=lambda: other.send(envelope))
+        waiting.start()
+        going_on.start()
+        eventually(lambda: len(connection.link._waiting) == 2, "both wait")
+        session.end_waits()
+        waiting.join(PATIENCE_S)
+        assert [type(error) for error in errors] == [ClosedError]
+        with pytest.raises(ClosedError):  # a later one as well
+            calls[call]()
+        assert not done
+        broker.unanswered.clear()
+        broker.cut()
+        broker.wait_for("SEND")
+        going_on.join(PATIENCE_S)
+        assert not going_on.is_alive()
+
+
 def test_without_reconnect_the_first_loss_is_for_good() -> None:
     events = Events()
     with FakeBroker() as broker:
@@ -372,7 +423,7 @@ def test_a_connection_that_an_interrupt_ends_is_made_anew_at_once_each_time() ->
         url = f"{broker.url}?reconnect_delay_ms=60000&reconnect_delay_max_ms=600000"
         connection = connect(url, events, clock=clock)
         for number in range(1, 6):
-            connection.link.current().abort()
+            connection.link.current().abort("a test ends it")
             events.wait_for(number)
             broker.wait_for("CONNECT", number + 1)
         connection.link.current()

@@ -24,6 +24,8 @@ def test_the_page_shows_members_and_leaders_and_follows_them(
         console.one("tbody .chip.good", "alive")
         console.one("tbody .chip.bad", "dead")
         console.one("tr", "0, 1")
+        console.one("caption", "What the members have")
+        console.one("tr", "All together")
         members[0].led = frozenset({1})
         console.one("tr", "right")
         console.one("p", "3 transactions over several shards")

@@ -307,6 +307,23 @@ def test_a_peer_that_breaks_a_rule_of_connections_is_told(
 # Sessions
 
 
+def test_a_client_drops_the_flow_of_a_session_that_has_ended() -> None:
+    """Artemis 2.40 answers a drain so when the end of the session was faster."""
+    pair = Pair()
+    other = pair.open()
+    session = pair.client.begin()
+    pair.run()
+    session.end()
+    pair.run()
+    pair.server.write_frame(write_frame(65535, write(Flow(1, 1, 1, 1))))
+    pair.run()
+    assert pair.client.is_open
+    assert other.is_open
+    pair.server.write_frame(write_frame(65535, write(Disposition(True, 0))))
+    pair.run()
+    assert not pair.client.is_open
+
+
 @pytest.mark.amqp_rule("2.5.2-a", "2.5.5-a")
 def test_a_session_ends_from_either_side_and_its_channel_is_free_again() -> None:
     pair = Pair(client=ConnectionSettings(channel_max=0))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from pyjms.spi.errors import ResourceError
 from pyjms_provider.amqp.codec import write_value
 from pyjms_provider.amqp.errors import Condition
 from pyjms_provider.amqp.performatives import (
@@ -26,6 +27,7 @@ from pyjms_provider.amqp.performatives import (
     TransactionalState,
     write,
 )
+from pyjms_provider.clients.vm import VmSession
 from tests.provider.protocols.amqp.raw import RawPeer, text
 from tests.provider.protocols.amqp.raw_broker import QUEUE, RawBroker, bare, closing, drained, fresh
 
@@ -145,6 +147,40 @@ def test_a_transaction_ends_with_its_link(broker: RawBroker, ends: str) -> None:
         assert transfer.delivery_id is not None
         other.settle(transfer.delivery_id, ACCEPTED)
         assert other.received_by_now() == []
+
+
+@pytest.mark.parametrize("ends", ["link", "session"])
+def test_a_transaction_that_cannot_be_rolled_back_keeps_no_other_one_open(
+    broker: RawBroker, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rolled_back: list[VmSession] = []
+    closed: list[VmSession] = []
+    close = VmSession.close
+
+    def fail(session: VmSession) -> NoReturn:
+        rolled_back.append(session)
+        raise ResourceError(f"no room for the rollback {len(rolled_back)}")
+
+    def note(session: VmSession) -> None:
+        closed.append(session)
+        close(session)
+
+    peer = controlled(broker)
+    for _ in range(3):
+        declare(peer)
+    monkeypatch.setattr(VmSession, "rollback", fail)
+    monkeypatch.setattr(VmSession, "close", note)
+    peer.send(Detach(CONTROL, closed=True) if ends == "link" else End())
+    told: Detach | End = peer.expect(Detach) if ends == "link" else peer.expect(End)
+    error = told.error
+    assert error is not None
+    assert "no room for the rollback 1" in (error.description or "")
+    assert len(rolled_back) == 3
+    assert set(rolled_back) <= set(closed)
+    # The session of the client's own is closed as well.
+    assert len(set(closed)) == (4 if ends == "session" else 3)
+    monkeypatch.undo()
+    peer.close()
 
 
 @pytest.mark.amqp_rule("4.3-f")

@@ -47,6 +47,7 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int": st.integers(0, 10**9),
     "int | None": st.none() | st.integers(0, 10**18),
+    "Sequence[str]": st.lists(TEXT, max_size=3).map(tuple),
     "Sequence[StageName]": st.lists(
         st.builds(StageName, TEXT, st.integers(0, 2**63 - 1), st.integers(-5, 10**9), TEXT), max_size=3
     ).map(tuple),

@@ -384,7 +384,7 @@ class ForeignConnection(StompConnectionBase):
         self._enter(subscription)
         is_kept = False
         try:
-            self._subscribe(subscription)
+            self._subscribe(subscription, session.check_waiting)
             is_kept = True
         except UnansweredError:  # the broker may still make it
             # It stays in the table until UNSUBSCRIBE is answered, since messages may still come for it.
@@ -438,9 +438,9 @@ class ForeignConnection(StompConnectionBase):
             for each in self._subscriptions.values()
         )
 
-    def _subscribe(self, subscription: Subscription) -> None:
+    def _subscribe(self, subscription: Subscription, check: Callable[[], None]) -> None:
         while True:
-            physical = self.link.current()
+            physical = self.link.current(check)
             if subscription.physical == physical.number:
                 # The healer has subscribed it on this connection already.
                 return

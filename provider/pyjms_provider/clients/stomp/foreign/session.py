@@ -66,7 +66,7 @@ class ForeignSession(ProviderSession):
         self._lock = Lock()
         self._held: dict[HeldMessage, None] = {}
         self._subscriptions: dict[Subscription, None] = {}
-        self._closed = False
+        self._closed = self._ends_waits = False
         self._close_once = CloseOnce()
 
     # Sending
@@ -74,7 +74,7 @@ class ForeignSession(ProviderSession):
     def send(self, envelope: Envelope) -> None:
         self._check_open()
         frame = self._connection.frame_of(envelope)
-        physical = self._link.current()
+        physical = self._link.current(self.check_waiting)
         try:
             if self._transacted:
                 transaction = self._open_transaction(physical)
@@ -102,7 +102,7 @@ class ForeignSession(ProviderSession):
         self._check_open()
         frame = self._connection.frame_of(envelope)
         try:
-            self._link.current().post_confirmed(frame, done)
+            self._link.current(self.check_waiting).post_confirmed(frame, done)
         except ConnectionLostInCallError as error:
             self._check_open()
             raise lost_while_sent(error) from error
@@ -226,7 +226,7 @@ class ForeignSession(ProviderSession):
         self._forget_held(held)
 
     def _acknowledge_in_transaction(self, held: list[HeldMessage]) -> None:
-        physical = self._link.current()
+        physical = self._link.current(self.check_waiting)
         try:
             transaction = self._open_transaction(physical)
             live = [each for each in held if each.physical == transaction.physical.number]
@@ -281,7 +281,7 @@ class ForeignSession(ProviderSession):
         """
         dead_letter_request = held.dead_letter_request
         if dead_letter_request is None:
-            physical = self._link.current()
+            physical = self._link.current(self.check_waiting)
             if held.physical != physical.number:
                 return  # the connection was lost just now: the message comes again
             dead_letter_request = held.dead_letter_request = Request(physical, held.ack_id)
@@ -306,7 +306,7 @@ class ForeignSession(ProviderSession):
         # The others were sent by a call that got no answer, and must not be sent twice.
         fresh = [each for each in held if not each.is_settled()]
         frames = [frame_of(each) for each in fresh]
-        physical = self._link.current()
+        physical = self._link.current(self.check_waiting)
         live = [each for each in held if each.physical == physical.number]
         if len(live) < len(held):
             return  # the connection was lost just now
@@ -375,10 +375,18 @@ class ForeignSession(ProviderSession):
     # The end
 
     def end_waits(self) -> None:
+        # The flag first: a call that waits from now on sees it, and one that waits already is woken.
+        self._ends_waits = True
+        self._link.wake()
         with self._lock:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription.end_waits()
+
+    def check_waiting(self) -> None:
+        """Raise `ClosedError` if calls may not wait for a connection any more, as the session is about to be closed."""
+        if self._closed or self._ends_waits:
+            raise ClosedError("the session is closed")
 
     def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
         return self._link.wait

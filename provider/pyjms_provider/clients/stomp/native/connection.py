@@ -16,7 +16,6 @@ from pyjms.spi.errors import (
     ClosedError,
     DestinationError,
     ProviderError,
-    ResourceError,
     TooLargeError,
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderInfo
@@ -26,7 +25,11 @@ from pyjms_provider.clients.network.broker_services import (
     NetworkReaderGroups,
     NetworkStages,
 )
-from pyjms_provider.clients.network.calls import ConnectionLostInCallError, UnansweredError, not_restored
+from pyjms_provider.clients.network.calls import (
+    ConnectionLostInCallError,
+    UnansweredError,
+    not_restored,
+)
 from pyjms_provider.clients.stomp.failover import StompConnectionBase, StompFailoverConnection
 from pyjms_provider.clients.stomp.native.consumer import NativeBrowser
 from pyjms_provider.clients.stomp.native.session import NativeSession
@@ -39,6 +42,7 @@ from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.messages import from_frame, to_frame
 from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION
+from pyjms_provider.repeatable import RepeatableError
 from pyjms_provider.stores.codec import encode
 
 if TYPE_CHECKING:
@@ -257,12 +261,12 @@ class NativeConnection(StompConnectionBase):
     # Used by sessions and consumers
 
     def request(self, command: commands.Command) -> Frame:
-        """Send `command` and return the broker's answer. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
+        """Send `command`, which may be repeated, and return the broker's answer. Raises `ProviderError`; `RepeatableError`: the connection was lost meanwhile."""
         self._check_open()
         try:
             return self.link.current().request(command_frame(command))
         except ConnectionLostInCallError as error:
-            raise ResourceError(f"the connection was lost: {error}; try again") from error
+            raise RepeatableError(f"the connection was lost: {error}; try again") from error
 
     def request_until_answered(
         self, command: commands.Command, before_again: Callable[[], None] = lambda: None
@@ -383,14 +387,17 @@ class NativeConnection(StompConnectionBase):
             return self._at_broker.get(replace(address, temporary=True), address)
         return self._at_broker.get(address, address)
 
-    def subscribe(self, consumer: NativeConsumer) -> None:
-        """Make a consumer at the broker; repeat it if the connection is lost meanwhile. Raises `ProviderError`."""
+    def subscribe(self, consumer: NativeConsumer, check: Callable[[], None]) -> None:
+        """Make a consumer at the broker; repeat it if the connection is lost meanwhile. Raises `ProviderError`.
+
+        `check`: as in `FailoverConnection.current`.
+        """
         # Before SUBSCRIBE is sent: the first messages may come before its answer.
         self.remember(consumer)
         is_made = False
         try:
             # The healer may have subscribed the consumer on a newer connection meanwhile: then there is nothing to send.
-            while not consumer.is_in(physical := self.link.current()):
+            while not consumer.is_in(physical := self.link.current(check)):
                 try:
                     physical.request(command_frame(consumer.command()))
                 except ConnectionLostInCallError:

@@ -27,6 +27,7 @@ from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.messages import from_frame
 from pyjms_provider.protocols.stomp.packed import Arrived, unpack_deliveries
+from pyjms_provider.repeatable import RepeatableError
 from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ class NativeConsumer(ProviderConsumer):
             self._arrived.clear()
             # The broker has dropped the credit, and answers nothing that was asked on the last connection.
             self._credit = self._revocations = 0
+            self._returned = ()  # their numbers name other messages here, which may be with the client
             self._grant()
         self._send_queued()
 
@@ -558,7 +560,7 @@ class NativeBrowser:
         self._signal.set()
 
     def messages(self) -> Iterator[Delivery]:
-        """Yield the messages of the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
+        """Yield the messages of the queue. Raises `RepeatableError` when the connection is lost, `ResourceError` when the broker is silent."""
         physical = self._connection.link.current()
         with physical.browsing(partial(self._end, physical)):
             try:
@@ -574,7 +576,7 @@ class NativeBrowser:
                     count = int(frame.headers.get("delivery-count", "1"))
                     yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
             except ConnectionLostInCallError as error:
-                raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
+                raise RepeatableError(f"the connection was lost: {error}; browse the queue again") from error
 
     def _command(self) -> commands.Browse:
         address = self._connection.at_broker(self._address)
@@ -591,7 +593,7 @@ class NativeBrowser:
                 return
             elif self._is_interrupted:
                 # Checked after the messages: those that arrived before the loss are still shown.
-                raise ResourceError("the connection was lost while the queue was browsed; browse it again")
+                raise RepeatableError("the connection was lost while the queue was browsed; browse it again")
             elif self.session.is_closed:
                 raise ClosedError("the session is closed")
             elif not clock.wait(self._signal, clock.monotonic_ms() + timeout_ms):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,6 @@ from pyjms.spi.errors import (
     ClosedError,
     InDoubtError,
     ProviderError,
-    ResourceError,
     TooLateError,
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
@@ -33,6 +32,7 @@ from pyjms_provider.protocols.profile.commands import DeliveryIds, delivery_ids
 from pyjms_provider.protocols.stomp.command_frames import command_frame
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.packed import sends_of
+from pyjms_provider.repeatable import RepeatableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class _Channel:
 
     def current(self) -> PhysicalConnection:
         """Return the present physical connection."""
-        return self._link.current()
+        return self._link.current(self._session.check_waiting)
 
     def ask(
         self, physical: PhysicalConnection, command: commands.Command, late: Callable[[], None] | None = None
@@ -111,7 +111,7 @@ class NativeSession(ProviderSession):
             default_timeout_s=lambda: connection.transaction_timeout_s,
             can_prepare=lambda: connection.can_prepare,
         )
-        self._closed = False
+        self._closed = self._ends_waits = False
         self._close_once = CloseOnce()
 
     @property
@@ -137,7 +137,7 @@ class NativeSession(ProviderSession):
             if self.transacted:
                 physical = self._unit.physical
                 if physical is None:
-                    physical = self._unit.enter(self.connection.link.current())
+                    physical = self._unit.enter(self.connection.link.current(self.check_waiting))
                 self._send_in_unit(physical, envelope)
             elif self._unit.request_tag is not None:
                 self._send_tagged(envelope)
@@ -158,7 +158,7 @@ class NativeSession(ProviderSession):
             return
         self.check_open()
         try:
-            physical = self.connection.link.current()
+            physical = self.connection.link.current(self.check_waiting)
             if physical.is_packed:
                 frame = sends_of(self.name, self.connection.pack(envelope))
             else:
@@ -168,8 +168,23 @@ class NativeSession(ProviderSession):
             self.check_open()
             raise lost_while_sent(error) from error
 
+    def begin_send(self, envelope: Envelope, done: Callable[[ProviderError | None], None]) -> bool:
+        """Send as `send_async` does, at once, unless that would wait; return whether it was sent. Outside of transactions.
+
+        Raises `ProviderError`; then `done` is not called.
+        """
+        physical = self.connection.link.newest
+        # The server knows the session on that connection, and the message goes behind what was sent by it.
+        if self._closed or self.transacted or self._unit.request_tag is not None or physical is not self.physical:
+            return False
+        if physical.is_packed:
+            frame = sends_of(self.name, self.connection.pack(envelope))
+        else:
+            frame = self.connection.frame_of(envelope, self.name)
+        return physical.try_to_post(frame, done)
+
     def _send(self, envelope: Envelope) -> None:
-        physical = self.connection.link.current()
+        physical = self.connection.link.current(self.check_waiting)
         # The permission to send there is checked once; then messages that may be lost need no answer.
         is_written = envelope.delivery_mode == _PERSISTENT or physical.persists_all
         if is_written or envelope.destination not in self._good:
@@ -185,7 +200,7 @@ class NativeSession(ProviderSession):
         tags, unit.request_tag = unit.request_tag, None
         assert tags is not None, "it is tagged"
         # Both on one connection: if that is lost between the two, the broker drops the tag.
-        physical = self.connection.link.current()
+        physical = self.connection.link.current(self.check_waiting)
         physical.request(command_frame(unit.tagging(tags)))
         self._send_asking(physical, envelope)
 
@@ -248,7 +263,7 @@ class NativeSession(ProviderSession):
             self._consumers[consumer] = None
         is_made = may_be_made = False
         try:
-            self.connection.subscribe(consumer)
+            self.connection.subscribe(consumer, self.check_waiting)
             is_made = True
         except UnansweredError:
             may_be_made = True
@@ -321,7 +336,8 @@ class NativeSession(ProviderSession):
             or tag.is_sent
         ):
             return False
-        if tag.is_persistent and connection.settings.confirm_acknowledge:
+        # Where NON_PERSISTENT messages outlive the broker, they would come again if it died before it has heard of this.
+        if (tag.is_persistent or physical.persists_all) and connection.settings.confirm_acknowledge:
             return False
         tag.is_sent = True
         try:
@@ -349,9 +365,9 @@ class NativeSession(ProviderSession):
                 "settled together with them"
             )
         if physical is not None:
-            is_sent = is_persistent = False
+            is_sent, is_written = False, physical.persists_all
             for each in live:
-                is_sent, is_persistent = is_sent or each.is_sent, is_persistent or each.is_persistent
+                is_sent, is_written = is_sent or each.is_sent, is_written or each.is_persistent
                 each.is_sent = True
             unit = self._unit
             tags, unit.reply_tag = unit.reply_tag, None
@@ -362,7 +378,7 @@ class NativeSession(ProviderSession):
                 if tags is not None:
                     physical.request(command_frame(unit.tagging(tags)))
                     physical.request(command_frame(commands.Acknowledge(session=self.name, ids=ids)))
-                elif is_persistent and self.connection.settings.confirm_acknowledge:
+                elif is_written and self.connection.settings.confirm_acknowledge:
                     physical.request(command_frame(commands.Acknowledge(session=self.name, ids=ids)))
                 else:
                     for numbers in ids:
@@ -372,6 +388,24 @@ class NativeSession(ProviderSession):
             except UnansweredError as error:
                 # The broker may still settle them, so the session must not give them back.
                 raise lost(error.reason) from error
+
+    def begin_acknowledge(self, deliveries: Sequence[Delivery], done: Callable[[ProviderError | None], None]) -> bool:
+        """Settle messages as `acknowledge` does, with an answer that `done` is told, unless that would wait. Outside of transactions.
+
+        Returns:
+            Whether the broker was asked; False: nothing has happened.
+        """
+        if self._closed or self.transacted or self._unit.reply_tag is not None:
+            return False
+        physical, live = self._live(deliveries)
+        if physical is None or len(live) < len(deliveries) or any(each.is_sent for each in live):
+            return False
+        is_begun = physical.try_to_post(
+            command_frame(commands.Acknowledge(session=self.name, ids=_ids(live))), done, in_doubt=TooLateError
+        )
+        for each in live:
+            each.is_sent = is_begun
+        return is_begun
 
     def _acknowledge_in_unit(
         self, physical: PhysicalConnection | None, live: Sequence[ReceivedMessage], *, are_all: bool
@@ -441,11 +475,11 @@ class NativeSession(ProviderSession):
             return
         if self.physical is not physical:
             # Waits for the restore, after which the broker knows this session in the connection, too.
-            self.connection.link.current()
+            self.connection.link.current(self.check_waiting)
         try:
             physical.request(command_frame(commands.Adopt(session=self.name, ids=_ids(live))))
         except ConnectionLostInCallError as error:
-            raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
+            raise RepeatableError(f"the connection was lost: {error}; the messages come again") from error
 
     def _live(self, deliveries: Sequence[Delivery]) -> tuple[PhysicalConnection | None, list[ReceivedMessage]]:
         """Return the messages of the newest physical connection, and that connection; None: there are none. The broker has taken back the
@@ -478,6 +512,12 @@ class NativeSession(ProviderSession):
     def xa_prepare(self, xid: Xid) -> bool:
         return self._unit.xa_prepare(xid)
 
+    def xa_prepare_as(self, xid: Xid, name: Xid) -> bool:
+        return self._unit.xa_prepare_as(xid, name)
+
+    def xa_note(self, xid: Xid, notes: Collection[str] = ()) -> Collection[str]:
+        return self._unit.xa_note(xid, notes)
+
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         self._unit.xa_commit(xid, one_phase=one_phase)
 
@@ -502,9 +542,9 @@ class NativeSession(ProviderSession):
     def _ask(self, command: commands.Command) -> Frame:
         self.check_open()
         try:
-            return self.connection.link.current().request(command_frame(command))
+            return self.connection.link.current(self.check_waiting).request(command_frame(command))
         except ConnectionLostInCallError as error:
-            raise ResourceError(f"the connection was lost: {error}; try again") from error
+            raise RepeatableError(f"the connection was lost: {error}; try again") from error
 
     def _tell(self, physical: PhysicalConnection, command: commands.Command) -> None:
         """Send a request; a lost connection is no error, as the broker then takes back all."""
@@ -541,6 +581,9 @@ class NativeSession(ProviderSession):
         return self.connection.link.wait
 
     def end_waits(self) -> None:
+        # The flag first: a call that waits from now on sees it, and one that waits already is woken.
+        self._ends_waits = True
+        self.connection.link.wake()
         if not self._closed:
             self.connection.post(command_frame(commands.Interrupt(session=self.name)))
 
@@ -559,6 +602,12 @@ class NativeSession(ProviderSession):
             except ProviderError as error:
                 _log.warning("a consumer could not be closed in order: %s", error.reason)
         self.connection.end_session(self)
+
+    def check_waiting(self) -> None:
+        """Raise `ClosedError` if calls may not wait for a connection any more, as the session is about to be closed."""
+        # What was not sent yet would go out when the client has left, or has sent later messages elsewhere.
+        if self._closed or self._ends_waits:
+            raise ClosedError(f"session {self.name} is closed")
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` if it is over."""

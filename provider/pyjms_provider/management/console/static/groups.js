@@ -1,7 +1,7 @@
 // The groups in which a form shows many attributes. What no group names comes in the first one, so a plug-in's attributes have a place, too.
 
 const QUEUE = [
-  ["Order and consumers", ["name", "type", "priorities", "key", "exclusive", "groups", "non_destructive", "paused"]],
+  ["Order and consumers", ["name", "type", "priorities", "key", "partitions", "exclusive", "groups", "non_destructive", "paused"]],
   ["Size", ["max_messages", "max_bytes", "overflow", "block_timeout_ms"]],
   ["Redelivery and dead letters", ["max_deliveries", "max_failures", "redelivery_delay_ms", "redelivery_multiplier", "max_redelivery_delay_ms", "non_blocking_redelivery", "dead_letter", "expiry_queue"]],
   ["What senders say, and what counts instead", ["min_time_to_live_ms", "max_time_to_live_ms", "time_to_live_ms", "delivery_mode", "priority", "duplicate_window_ms", "duplicate_count"]],

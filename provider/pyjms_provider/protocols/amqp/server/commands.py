@@ -96,7 +96,11 @@ class CommandLink:
             raise CommandError(f"{command.COMMAND} is no command over AMQP")
         do, waits = found
         # A long selector takes seconds to be parsed, so not on the thread of all connections.
-        may_wait = (waits and (session.waits or kind in LONG_VERBS)) or getattr(command, "selector", None) is not None
+        may_wait = (
+            session.asks_others
+            or (waits and (session.waits or kind in LONG_VERBS))
+            or getattr(command, "selector", None) is not None
+        )
         is_commit = kind is commands.CommitTransaction
         is_brief = may_wait and is_commit and session.unit.is_small and session.engine.guard.host.waits_briefly(None)
         is_patient = isinstance(command, commands.ReserveMessages) and command.wait_ms > 0

@@ -350,7 +350,7 @@ class ConsumerLink(_OutgoingLink):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, ProviderError):
-            self.session.end_link(self.link, error)
+            self.session.end_consumers((self.link,), error)
         else:
             self.session.engine.fail(error)
 
@@ -436,6 +436,8 @@ class ConsumerLink(_OutgoingLink):
         self._fetching.drop()
         if consumer is not None:
             consumer.close()
+        if self.session.waits:
+            self._fetching.await_end()  # else the session might end first, and the message count as delivered
         held, self._held = self._held, None
         return [] if held is None else [held]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyjms_provider.protocols.logins import LoginService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
@@ -157,6 +157,8 @@ class LinkSession(Protocol):
     """The links that may have messages for the client; any thread may call `schedule`."""
     waits: bool
     """Whether settling and committing may wait for a disk."""
+    asks_others: bool
+    """Whether most calls may wait for another process, also those in a transaction or branch."""
     unit: ServedUnit
     """The open transaction or branch; a session that is not transacted has none open."""
     returning: int
@@ -198,6 +200,10 @@ class LinkSession(Protocol):
 
     def end_link(self, link: Link, error: Exception) -> None:
         """End a link for a reason of the broker's."""
+        ...
+
+    def end_consumers(self, links: Iterable[Link], error: Exception) -> None:
+        """End the links of consumers, which cannot go on: with the whole connection, unless the reason is their own."""
         ...
 
 

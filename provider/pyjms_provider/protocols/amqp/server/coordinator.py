@@ -20,7 +20,7 @@ from pyjms_provider.amqp.performatives import (
 from pyjms_provider.protocols.amqp.server.producers import takes_rejected
 from pyjms_provider.protocols.amqp.server.refusals import told
 from pyjms_provider.protocols.amqp.server.transactions import ACROSS_SESSIONS, LOCAL_TRANSACTIONS, SEVERAL_IN_A_SESSION
-from pyjms_provider.protocols.amqp.server.work import Work
+from pyjms_provider.protocols.amqp.server.work import Work, do_all
 
 if TYPE_CHECKING:
     from pyjms_provider.protocols.amqp.link import IncomingDelivery, Receiver
@@ -119,8 +119,7 @@ class CoordinatorLink:
             return None
 
         def roll_back() -> None:
-            for transaction in left:
-                transaction.rollback()
+            do_all(transaction.rollback for transaction in left)
 
         def restore(_: Exception | None) -> None:
             for transaction in left:

@@ -123,7 +123,6 @@ _FAILED: Final = "amqp:connection-establishment-failed"
 class _Entered:
     """A client that is connected to its virtual host."""
 
-    connection: ProviderConnection
     guard: Guard
     client_id: str | None
     """Its container id; None: another connection has it as its client identifier."""
@@ -402,12 +401,14 @@ class AmqpServerEngine(ProtocolEngine):
             if COMMANDS in open_.desired_capabilities:
                 body_max = self._settings.message_bytes_max
                 greeting = greeting_of(connection, guard.host, body_max=body_max).headers()
+            # AMQP has no call that starts the delivery: credit is what asks for messages. It may ask other members of a cluster.
+            connection.start()
         except Exception:
             connection.close()
             raise
         # Only now: after an error above the connection is closed here, and `closed` must not close it as well.
         self._connection = connection
-        return _Entered(connection, guard, container, greeting)
+        return _Entered(guard, container, greeting)
 
     def _entered(self, entered: _Entered | None, error: BaseException | None) -> None:
         self._is_entering = False
@@ -427,9 +428,10 @@ class AmqpServerEngine(ProtocolEngine):
             properties[_ENFORCEMENT] = UInt(0)
             properties[_DETECTION] = UInt(1)
         if error is not None or entered is None:
-            self._refuse_open(error or ResourceError("the broker has no thread for this"), properties)
+            # The virtual host may have ended its connections meanwhile, and said why.
+            self._refuse_open(self._trouble or error or ResourceError("the broker has no thread for this"), properties)
             return
-        connection, self._guard, self.client_id = entered.connection, entered.guard, entered.client_id
+        self._guard, self.client_id = entered.guard, entered.client_id
         if entered.greeting is not None:
             properties[GREETING] = entered.greeting
         self.container_id = machine.remote.container_id
@@ -440,12 +442,6 @@ class AmqpServerEngine(ProtocolEngine):
                 "PYJMS-AMQP-7 login of %s not checked, as its port lets in everybody: %s",
                 f"{offered[:64]!a}",
             )
-        try:
-            # AMQP has no call that starts the delivery: credit is what asks for messages.
-            connection.start()
-        except ProviderError as closed_error:  # the virtual host has ended its connections meanwhile
-            self._refuse_open(self._trouble or closed_error, properties)
-            return
         capabilities = _OFFERED if self._guard.host.persists_all else (*_OFFERED, NON_PERSISTENT_IN_MEMORY)
         machine.open(Open(settings.container_id, offered_capabilities=capabilities, properties=properties))
         self._process(())

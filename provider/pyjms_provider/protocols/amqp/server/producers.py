@@ -17,7 +17,7 @@ from pyjms_provider.amqp.jms import DELIVERY_TIME, USER_ID
 from pyjms_provider.amqp.message import Message
 from pyjms_provider.amqp.performatives import Accepted, Attach, ReceiverSettleMode, Rejected, Target, TransactionalState
 from pyjms_provider.core.host.admission import DUPLICATE_ID
-from pyjms_provider.core.host.virtual_host import TemporaryEndedError
+from pyjms_provider.core.host.temporaries import TemporaryEndedError
 from pyjms_provider.protocols.amqp.link import Receiver
 from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, link_fault, told
 from pyjms_provider.protocols.amqp.server.reply_nodes import CBS
@@ -71,6 +71,9 @@ class ProducerLink:
         self._credit = 0
         self._message_prefix = f"ID:{session.engine.connection.connection_id}-{next(_links)}-"
         self._numbers = count(1)
+        opened = session.engine.machine.remote
+        self._is_from_pyjms = opened is not None and (opened.properties or {}).get("product") == "pyjms"
+        """Whether a message without an id is to have none: its sender has disabled them."""
         self._late: tuple[Work, _Sends] | None = None
         session.add(Work(self._begin, self._begun, may_wait=session.waits))
 
@@ -212,7 +215,7 @@ class ProducerLink:
         envelope: Envelope = envelope_of(message, now_ms=now_ms, destination=address)
         # The envelope is not shared yet.
         envelope.reply_to = self._reply_to(envelope, message.properties.reply_to)  # type: ignore[misc]
-        if envelope.message_id is None:
+        if envelope.message_id is None and not self._is_from_pyjms:
             envelope.message_id = MessageId(f"{self._message_prefix}{next(self._numbers)}")  # type: ignore[misc]
         if not envelope.timestamp_ms:
             envelope.timestamp_ms = now_ms  # type: ignore[misc]

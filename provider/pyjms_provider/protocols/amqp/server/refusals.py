@@ -28,7 +28,7 @@ from pyjms.spi.errors import (
 )
 from pyjms_provider.amqp.errors import AmqpError, Condition, ConnectionFault, EncodeError, LinkFault
 from pyjms_provider.amqp.performatives import Error
-from pyjms_provider.core.host.virtual_host import ForeignTemporaryError
+from pyjms_provider.core.host.temporaries import ForeignTemporaryError
 from pyjms_provider.protocols.profile.answers import error_headers
 from pyjms_provider.protocols.profile.errors import CommandError
 

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    CapabilityError,
+    ConnectionLostError,
+    DestinationError,
+    DestinationInUseError,
+    InvalidSelectorError,
+    ProviderError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
 from pyjms_provider.amqp.capabilities import COMMANDS, PAGES, TRANSACTED
 from pyjms_provider.amqp.errors import Condition, LinkFault, SessionFault
 from pyjms_provider.amqp.performatives import (
@@ -29,12 +39,12 @@ from pyjms_provider.protocols.amqp.server.refusals import as_provider_error, lin
 from pyjms_provider.protocols.amqp.server.replies import ReplyLink, TokenLink
 from pyjms_provider.protocols.amqp.server.reply_nodes import CBS, reply_node_of
 from pyjms_provider.protocols.amqp.server.transactions import AcceptedInUnit, Retired, channel_in
-from pyjms_provider.protocols.amqp.server.work import Work, nothing
+from pyjms_provider.protocols.amqp.server.work import Work, do_all, nothing
 from pyjms_provider.protocols.profile.unit import ServedUnit
 from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.protocols.amqp.link import (
@@ -50,6 +60,16 @@ if TYPE_CHECKING:
 
 ACCEPTED: Final = Accepted()
 _PERSISTENT: Final = 2
+_OF_THE_CONSUMER: Final = (
+    AccessDeniedError,
+    CapabilityError,
+    DestinationError,
+    DestinationInUseError,
+    InvalidSelectorError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
+"""The errors that concern a consumer alone."""
 
 
 class ServedSession:
@@ -73,6 +93,8 @@ class ServedSession:
         """The links that may have messages for the client; any thread may call `schedule`."""
         self.waits = engine.guard.host.writes
         """Whether settling and committing may wait for a disk."""
+        self.asks_others = engine.guard.host.asks_others
+        """Whether most calls may wait for another process, also those in a transaction or branch."""
         self.patient = 0
         """Sends that may be waiting for room."""
         self.held_up: list[Callable[[], None]] = []
@@ -165,6 +187,18 @@ class ServedSession:
         work = served.detach(is_closed=False, is_lost=True)
         if work is not None:
             self.add(work)
+
+    def end_consumers(self, links: Iterable[Link], error: Exception) -> None:
+        """End the links of consumers, which cannot go on: with the whole connection, unless the reason is their own.
+
+        The store may not answer, or another member lead the queue. A client makes a lost connection anew, and its consumers with it. A link
+        that the broker has detached stays away, and its consumer would receive nothing more.
+        """
+        if isinstance(error, ProviderError) and not isinstance(error, _OF_THE_CONSUMER):
+            self.engine.fail(ConnectionLostError(error.reason))
+            return
+        for link in links:
+            self.end_link(link, error)
 
     def _link_fault(self, error: BaseException) -> LinkFault:
         return link_fault(error, self.session.connection.frame_room)
@@ -271,7 +305,7 @@ class ServedSession:
             not unit.transacted
             and any(persists_all or delivery.envelope.delivery_mode == _PERSISTENT for _, delivery in joined)
         )
-        waits = self.waits and is_written
+        waits = self.asks_others or (self.waits and is_written)
         work = Work(
             lambda: self._acknowledge([delivery for _, delivery in joined]),
             lambda error: self._settled(joined, ACCEPTED, is_settled, error),
@@ -331,8 +365,7 @@ class ServedSession:
         links = dict.fromkeys(each.context for each, _ in known)
         if error is not None:
             # The client takes its messages for settled: the end of the link tells it that they are not.
-            for link in links:
-                self.end_link(link.link, error)
+            self.end_consumers([each.link for each in links], error)
             return
         if not is_settled:
             if isinstance(state, Rejected):
@@ -357,7 +390,9 @@ class ServedSession:
             return
         if adopter is not None:
             deliveries = [delivery for _, delivery in known]
-            adopter.add(Work(partial(adopter.adopt, deliveries), partial(self._adopted, known, is_settled)))
+            adopter.add(
+                Work(partial(adopter.adopt, deliveries), partial(self._adopted, known, is_settled), self.asks_others)
+            )
             return
         assert transaction is not None
         retired = [
@@ -367,7 +402,7 @@ class ServedSession:
         work = Work(
             partial(transaction.retire, retired),
             partial(self._retired, known, state),
-            may_wait=False,
+            may_wait=self.asks_others,
         )
         transaction.executor.add(work)
 
@@ -414,11 +449,11 @@ class ServedSession:
         self, known: Sequence[tuple[OutgoingDelivery, Delivery]], state: TransactionalState, error: Exception | None
     ) -> None:
         links = dict.fromkeys(each.context for each, _ in known)
+        if error is not None:
+            self.end_consumers([each.link for each in links], error)
+            return
         for link in links:
-            if error is not None:
-                self.end_link(link.link, error)
-            else:
-                link.settled()
+            link.settled()
 
     # The end
 
@@ -432,11 +467,8 @@ class ServedSession:
         self.add(Work(self._close, self._left, may_wait=True))
 
     def _close(self) -> None:
-        for served in self._links.values():
-            work = served.detach(is_closed=False, is_lost=False)
-            if work is not None:
-                work.do()
-        self.receiving.close()
+        ends = [served.detach(is_closed=False, is_lost=False) for served in self._links.values()]
+        do_all([*(work.do for work in ends if work is not None), self.receiving.close])
 
     def _left(self, error: Exception | None) -> None:
         fault = SessionFault(Condition.INTERNAL_ERROR, str(error)) if error is not None else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjms_provider.protocols.scheduling import TASK_SIZE
 
 if TYPE_CHECKING:
-    from pyjms_provider.protocols.engine import BatchJob
+    from pyjms_provider.protocols.engine import BatchJob, RemoteJob
 
 
 @dataclass(slots=True)
@@ -29,11 +29,25 @@ class Work:
     """Whether it may wait for other clients without a limit."""
     content_bytes: int = 0
     """About how many bytes its messages have."""
+    remote: RemoteJob | None = None
+    """How another process does it."""
 
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
         return self.content_bytes + TASK_SIZE
+
+
+def do_all(steps: Iterable[Callable[[], None]]) -> None:
+    """Take all steps, whichever fail; then raise the first error."""
+    first: Exception | None = None
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def nothing(error: Exception | None = None) -> None:

@@ -24,7 +24,7 @@ from pyjms_provider.protocols.stomp.frames import Frame
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.provider import ProviderConnection
-    from pyjms_provider.protocols.engine import BatchJob, RareLines, TransportContext
+    from pyjms_provider.protocols.engine import BatchJob, RareLines, RemoteJob, TransportContext
     from pyjms_provider.protocols.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.protocols.stomp.server.settings import StompSettings
@@ -45,6 +45,8 @@ class FrameTask:
     """How many messages were read from its frame."""
     batch: BatchJob | None = None
     """How it is done together with the next tasks, and with tasks of other connections."""
+    remote: RemoteJob | None = None
+    """How another process does it."""
     is_patient: bool = False
     """Whether it may wait for other clients without a limit."""
     joined_bytes: int = 0

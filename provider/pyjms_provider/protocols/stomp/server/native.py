@@ -18,10 +18,12 @@ from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms.spi.fast_paths import FAST_PATHS
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import selector_or_none
-from pyjms_provider.core.host.virtual_host import TemporaryEndedError
+from pyjms_provider.core.host.temporaries import TemporaryEndedError
+from pyjms_provider.protocols.engine import RemoteJob
 from pyjms_provider.protocols.profile import commands
 from pyjms_provider.protocols.profile.answers import (
     Created,
+    Drained,
     Found,
     Sent,
 )
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 _END: Final = b"\0"
 _SEND, _SENDS, _ACK, _DISCONNECT = "SEND", "SENDS", "ACK", "DISCONNECT"
+_LOCAL: Final = (commands.OpenSession, commands.CreateTemporary, commands.DeleteTemporary)
+"""What concerns this process alone, also where most commands ask others; frames that follow name what the first two make."""
 _is_plain = re.compile(r"[A-Za-z0-9.\-]+").fullmatch
 
 
@@ -68,6 +72,7 @@ class NativeHandler(ProtocolHandler):
         self._settings = engine.service.settings
         self._clock = engine.service.clock
         self._waits = guard.host.writes
+        self._asks_others = guard.host.asks_others
         # Commands of the connection, and those of data pipelines,
         # have an order of their own beside those of the sessions.
         self._executor = self._new_executor()
@@ -208,9 +213,13 @@ class NativeHandler(ProtocolHandler):
         if isinstance(command, commands.Credit):
             consumer = self._consumers.get(command.subscription)
             if consumer is None:
-                if "receipt" not in frame.headers:
-                    return None  # a browser, say, that has ended while this was on its way
-                raise ClosedError(f"there is no consumer {command.subscription[:80]!r}")
+                # It has ended while this was on its way, as a browser does; what takes credit back is answered all the same.
+                if (receipt := frame.headers.get("receipt")) is None:
+                    return None
+                if not (command.revoke or command.drain):
+                    raise ClosedError(f"there is no consumer {command.subscription[:80]!r}")
+                self.answer(receipt, Drained(0).headers())
+                return None
             consumer.add_credit(command, frame.headers.get("receipt"))
             return None
         if isinstance(command, commands.Subscribe):
@@ -220,6 +229,7 @@ class NativeHandler(ProtocolHandler):
                 frame, partial(self._subscribe, command, consumer), self._waits or command.selector is not None
             )
         do, waits = self._commands[type(command)]
+        waits = waits or (self._asks_others and not isinstance(command, _LOCAL))
         # A long selector takes seconds to be parsed, so not on the thread of all connections.
         may_wait = (waits and (self._waits or type(command) in LONG_VERBS)) or getattr(
             command, "selector", None
@@ -230,10 +240,27 @@ class NativeHandler(ProtocolHandler):
             is_brief = session.unit.is_small and self.guard.host.waits_briefly(None)
             if isinstance(command, commands.Acknowledge):
                 may_wait = session.waits_for(command.ids)
-                if may_wait and "receipt" not in frame.headers:
+                if may_wait and not session.unit.is_open and "receipt" not in frame.headers:
                     return self._acknowledge_late(frame, session, command, is_brief=is_brief)
         is_patient = isinstance(command, commands.ReserveMessages) and command.wait_ms > 0
-        return FrameTask(frame, partial(self._do, frame, do, command), may_wait, is_brief, is_patient=is_patient)
+        task = FrameTask(frame, partial(self._do, frame, do, command), may_wait, is_brief, is_patient=is_patient)
+        host = self.guard.host
+        if may_wait and host.has_remote and isinstance(command, commands.Acknowledge):
+            start = partial(self._session(command.session).begin_acknowledge, host, command.ids)
+            task.remote = RemoteJob(start, partial(self._acknowledged, frame))
+        return task
+
+    def _acknowledged(self, frame: Frame, error: BaseException | None) -> None:
+        """Answer an acknowledgement that another process has done."""
+        if self.is_over:
+            return
+        if error is None:
+            if (receipt := frame.receipt) is not None:
+                self.confirm(frame, receipt)
+        elif isinstance(error, (ProviderError, StompError)):
+            self.refuse(frame, error)
+        else:
+            raise error
 
     def _acknowledge_late(
         self, frame: Frame, session: ServedSession, command: commands.Acknowledge, *, is_brief: bool
@@ -364,6 +391,7 @@ class NativeHandler(ProtocolHandler):
             SessionScheduler(self.scheduler),
             transacted=command.transacted,
             persists_all=self.guard.host.persists_all,
+            asks_others=self._asks_others,
         )
 
     def _close_session(self, command: commands.CloseSession) -> None:
@@ -372,7 +400,7 @@ class NativeHandler(ProtocolHandler):
             return
         for name in [name for name, consumer in list(self._consumers.items()) if consumer.session is session]:
             # Before the session, so that messages which the session gives back are not pushed.
-            self._consumers.pop(name).close()
+            self._end_consumer(self._consumers.pop(name))
         session.session.close()
 
     # Reader groups
@@ -450,7 +478,12 @@ class NativeHandler(ProtocolHandler):
     def _unsubscribe(self, command: commands.Unsubscribe) -> None:
         consumer = self._consumers.pop(command.id, None)
         if consumer is not None:
-            consumer.close()
+            self._end_consumer(consumer)
+
+    def _end_consumer(self, consumer: CreditConsumer) -> None:
+        consumer.close()
+        if self._waits and isinstance(consumer, ServedConsumer):  # on a worker
+            consumer.await_end()  # else its session might end first, and a message that is fetched count as delivered
 
     def _delete_subscription(self, command: commands.DeleteSubscription) -> None:
         self.guard.subscribe(self._client_id or "", command.durable_name)

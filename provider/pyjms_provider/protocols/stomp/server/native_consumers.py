@@ -110,6 +110,7 @@ class ServedConsumer(CreditConsumer):
         if self._is_packed:
             self.pulls_per_turn = 1  # of many messages
         self._direct_deliveries = handler.engine.service.direct_deliveries
+        self._asks_others = handler.guard.host.asks_others
         self._has_found_all = False
         """Whether the last poll found no more messages."""
         self._fetching = Fetching(
@@ -296,7 +297,8 @@ class ServedConsumer(CreditConsumer):
                 self._credit += 1
 
     def _end_interest(self) -> int:
-        was_wanted = self._fetching.drop()  # after the answer nothing more may come
+        # After the answer nothing more may come. This is the thread of all connections.
+        was_wanted = self._fetching.drop(may_wait=not self._asks_others)
         # Now, and not in the next `pull`: after the answer nothing more may come.
         if self._consumer is not None:
             self._consumer.set_interested(False)
@@ -307,6 +309,10 @@ class ServedConsumer(CreditConsumer):
         self._fetching.drop()
         if self._consumer is not None:
             self._consumer.close()
+
+    def await_end(self) -> None:
+        """Wait until a message that is being fetched is back, after `close`. Not on the connection's thread."""
+        self._fetching.await_end()
 
 
 class ServedBrowser(CreditConsumer):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import SET_BY_PROVIDERS
 from pyjms.spi.errors import ProviderError, TooLateError
-from pyjms_provider.protocols.engine import BatchJob
+from pyjms_provider.protocols.engine import BatchJob, RemoteJob
 from pyjms_provider.protocols.hosts import Sending
 from pyjms_provider.protocols.profile.commands import named
 from pyjms_provider.protocols.profile.unit import ServedUnit
@@ -26,12 +26,12 @@ from pyjms_provider.protocols.stomp.server.standard import without_provider_prop
 from pyjms_provider.stores.codec import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderSession
-    from pyjms_provider.protocols.hosts import Guard
+    from pyjms_provider.protocols.hosts import Guard, ServedHost
     from pyjms_provider.protocols.profile.commands import DeliveryIds
     from pyjms_provider.protocols.scheduling import SerialExecutor, SessionScheduler
     from pyjms_provider.protocols.stomp.server.contracts import NativeConnection
@@ -54,6 +54,7 @@ class ServedSession:
         *,
         transacted: bool,
         persists_all: bool,
+        asks_others: bool,
     ) -> None:
         self.name = name
         self.session = session
@@ -63,6 +64,7 @@ class ServedSession:
         self.unit = ServedUnit(session, self, transacted=transacted)
         """The open transaction or branch."""
         self._persists_all = persists_all
+        self._asks_others = asks_others
         self.unsettled: dict[int, Delivery] = {}
         """By number, as MESSAGE has it in `ack`."""
         self.late: tuple[FrameTask, list[range]] | None = None
@@ -71,7 +73,12 @@ class ServedSession:
         """The deliveries acknowledged in the open transaction or branch."""
 
     def waits_for(self, ids: DeliveryIds) -> bool:
-        """Return whether acknowledging these writes to a disk: not in a unit, and not for messages that are on no disk."""
+        """Return whether an acknowledgement of these may wait: for another process, or for a disk that has them.
+
+        One in a transaction or branch writes nothing, but may ask another process.
+        """
+        if self._asks_others:
+            return True
         if self.unit.is_open:
             return False
         if self.unit.is_tagged:
@@ -132,6 +139,28 @@ class ServedSession:
         self.session.acknowledge(list(found.values()))
         self.unit.size += len(found)
         self._acknowledged.update(found)
+
+    def begin_acknowledge(
+        self, host: ServedHost, ids: DeliveryIds, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        """Have another process settle deliveries, if it can; return whether it was asked. Raises as the SPI does."""
+        if self.unit.is_open:
+            return False
+        taken = self._take(ids)
+
+        def settled(error: BaseException | None) -> None:
+            # As in `acknowledge`.
+            if error is not None and not isinstance(error, TooLateError):
+                self.unsettled.update(taken)
+            done(error)
+
+        is_begun = False
+        try:
+            is_begun = host.begin_acknowledge(self.session, list(taken.values()), settled)
+        finally:
+            if not is_begun:
+                self.unsettled.update(taken)
+        return is_begun
 
     # AcceptedDeliveries
 
@@ -239,6 +268,16 @@ class PackedSends:
         session.unit.grow(1, len(message.data))
         message.forget()  # only the received bytes are kept
 
+    def _begin_one(
+        self, session: ServedSession, message: PackedEnvelope, done: Callable[[BaseException | None], None]
+    ) -> bool:
+        host = self._guard.host
+        # Of a destination that is not known yet, its member is asked whether it is there, and that is waited for.
+        if self._handler.is_over or not host.has(message.destination):
+            return False
+        self._guard.send(message)
+        return host.begin_send(session.session, message, done)
+
     def _task_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> FrameTask:
         """Return the task that sends these in their turn."""
         host = self._guard.host
@@ -252,6 +291,9 @@ class PackedSends:
         task = FrameTask(frame, partial(self._send_one, session, message), session.session.may_wait(message))
         task.is_brief = task.may_wait and host.waits_briefly(message)
         task.is_patient = not task.is_brief and host.may_wait_for_room(message.destination)
+        if host.has_remote and not session.unit.is_open:
+            ended = partial(self._sent_together, frame, message)
+            task.remote = RemoteJob(partial(self._begin_one, session, message), ended)
         if task.is_brief and not session.unit.transacted and not session.unit.is_tagged:
             part = Sending(session.session, message, self._guard)
             # Confirmed sends that come together, and those of several connections, share one forced write (decision 0600).

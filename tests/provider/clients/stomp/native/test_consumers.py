@@ -216,6 +216,33 @@ def test_nothing_is_asked_for_until_the_broker_has_put_back_what_went_back() -> 
         assert peer.wait_for("CREDIT", 3).headers["credit"] == "10"
 
 
+def test_what_went_back_on_a_lost_connection_is_not_named_on_the_next_one() -> None:
+    """The broker counts anew there: it took back a message that the application had, and another consumer got it as well."""
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        peer.deliver_to(consumer, 1)
+        told.wait(1)
+        consumer.set_interested(False)
+        assert peer.wait_for("RETURN").headers["ids"] == "1"
+        peer.cut()
+        peer.wait_for("SUBSCRIBE", 2)
+        consumer.set_interested(True)
+        peer.wait_for("CREDIT", 3)
+        peer.deliver_to(consumer, 1)
+        told.wait(2)
+        assert text_of(consumer.poll()) == "m1"
+
+        def keep_answer(_: int, frame: Frame) -> None:
+            if frame.headers.get("receipt", "").startswith("v"):
+                frame.headers.pop("receipt")  # the answer to the revocation is on its way
+
+        peer.before_answer = keep_answer
+        consumer.set_interested(False)
+        consumer.catch_up()
+        assert len(peer.of("RETURN")) == 1
+
+
 def test_a_consumer_has_closed_when_the_broker_has_put_back_what_it_was_sent() -> None:
     told = Told()
     with Peer(unanswered={"RETURN"}) as peer, linked(peer) as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from threading import Event, get_ident
+from typing import Any
 
 import pytest
 
@@ -100,11 +101,11 @@ def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
     given_up = hold_up(peer, make, of_connection=1)
     real, main = StompFailoverConnection.current, get_ident()
 
-    def current(link: StompFailoverConnection) -> PhysicalConnection:
+    def current(link: StompFailoverConnection, *arguments: Any) -> PhysicalConnection:
         if get_ident() == main and len(peer.of(make)) >= 2:
             peer.wait_for(make, 3)  # that of the first, which waits for its answer
             raise ResourceError("no connection")
-        return real(link)
+        return real(link, *arguments)
 
     monkeypatch.setattr(StompFailoverConnection, "current", current)
     peer.cut_before = (make, 2)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import AccessDeniedError
+from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
-from pyjms_provider.protocols.engine import BatchJob, Peer
+from pyjms_provider.protocols.engine import BatchJob, Peer, RemoteJob
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.server.service import StompService
@@ -75,6 +75,8 @@ class HandConduit:
         """Of all jobs, whether they may wait for other clients."""
         self.batches: list[tuple[BatchJob, Callable[[], None]]] = []
         """Of those jobs that can be done together with others, how, and what tells that they are done."""
+        self.remote: list[Callable[[], None]] = []
+        """Of jobs that another process has answered, what does the rest."""
         self.heard_ms = 0.0
         self.is_alone = False
         """Whether brief jobs are done at once."""
@@ -94,6 +96,22 @@ class HandConduit:
         if self.is_alone:
             job()
         return self.is_alone
+
+    def begin(self, job: RemoteJob, done: Callable[[bool], None], *, patient: bool = False) -> bool:
+        self.patient.append(patient)
+
+        def tell(error: BaseException | None) -> None:
+            def finish() -> None:
+                job.ended(error)
+                done(True)
+
+            self.remote.append(finish)
+
+        try:
+            return job.start(tell)
+        except ProviderError as error:
+            tell(error)
+            return True
 
     def wake(self) -> None:
         self.wakes += 1

@@ -467,3 +467,16 @@ def test_an_interrupt_that_nobody_waits_for_may_come_after_the_end_of_its_sessio
     assert client.client.frames == []
     with pytest.raises(ClosedError, match="was closed"):
         client.do(commands.Interrupt(session="a"))
+
+
+def test_a_revocation_that_comes_after_the_end_of_its_consumer_is_answered(bench: Bench) -> None:
+    client = ready(bench)
+    client.do(commands.Unsubscribe(id="c"))
+    for credit in (
+        commands.Credit(subscription="c", revoke=True),
+        commands.Credit(subscription="c", credit=1, drain=True),
+    ):
+        assert Drained.read(client.do(credit).headers).left == 0
+    client.send(make_envelope("after"))
+    client.consume(name="d")
+    assert client.texts() == ["after"]

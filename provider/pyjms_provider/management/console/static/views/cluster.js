@@ -35,6 +35,16 @@ function clusterCard(host) {
       {name: "shards", label: "Leads", cell: (row) => row.shards.join(", ") || "–"},
     ],
   });
+  const totals = table({
+    caption: "What the members have",
+    key: (row) => row.member ?? "",
+    empty: "Not known: a shard has no leader that answers.",
+    columns: [
+      {name: "member", label: "Member", cell: (row) => (row.member === null ? h("strong", {}, "All together") : format.name(row.member))},
+      ...["connections", "queues", "consumers", "waiting", "held", "arrived", "departed"].map((name) => (
+        {name, label: name[0].toUpperCase() + name.slice(1), number: true, cell: (row) => format.count(row[name])})),
+    ],
+  });
   const shards = table({
     caption: "Shards",
     key: (row) => String(row.number),
@@ -50,6 +60,7 @@ function clusterCard(host) {
   const element = h("section", {class: "card"},
     h("h2", {}, "Cluster ", format.name(host.cluster), " of ", h("a", {href: model.linkTo("virtual_host", host.names)}, format.name(host.name))),
     h("h3", {}, "Members"), members.element,
+    h("h3", {}, "Messages"), totals.element,
     h("h3", {}, "Shards"), shards.element,
     undecided);
   return {
@@ -59,6 +70,12 @@ function clusterCard(host) {
       if (signal.aborted) return;
       members.update(status.members);
       shards.update(status.shards);
+      // After the members and leaders: the numbers wait for a shard that has no leader just now.
+      const numbers = api.operate("virtual_host", host.names, "cluster_totals", {}, signal)
+        .then((found) => [...found.members, found.total], () => []);
+      const known = await Promise.race([numbers, new Promise((done) => { setTimeout(() => done(null), 1500); })]);
+      if (signal.aborted) return;
+      if (known !== null) totals.update(known);
       replace(undecided, `${format.counted(status.undecided, "transaction")} over several shards not yet applied by all of them.`);
     },
   };
@@ -71,7 +88,7 @@ export async function clusterView({main, signal}) {
   const look = async () => { await Promise.all(cards.map((each) => each.look(signal))); };
   replace(main,
     h("h1", {}, "Cluster"),
-    h("p", {class: "lead"}, "The brokers that serve a virtual host together, its shards, and which member leads which. The queues are below the virtual host of each shard, at its leader."),
+    h("p", {class: "lead"}, "The brokers that serve a virtual host together, its shards, and which member leads which. The queues of all shards are below the virtual host, at each of its members."),
     cards.length === 0
       ? h("section", {class: "card"}, h("p", {class: "empty"}, "No virtual host that runs here is served by a cluster."))
       : cards.map((each) => each.element));
