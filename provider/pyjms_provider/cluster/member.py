@@ -116,6 +116,7 @@ class ClusterMember:
         clock: Clock,
         links: Links,
         tables: tuple[ControlTables, PlacementTables] | None = None,
+        cancelled: Signal | None = None,
     ) -> None:
         """Join the cluster, and make it if there is none. Shards are taken over afterwards: see `await_leaders`. Waits for the database.
 
@@ -124,8 +125,9 @@ class ClusterMember:
             clock: For all waits.
             links: Opens its link port, and connects to those of others.
             tables: The control tables, and those of the placed queues; None: those in the settings' database.
+            cancelled: Ends the wait for the database when it is raised.
 
-        Raises `ClusterError` if the cluster refuses the member as it is configured, `ResourceError`.
+        Raises `ClusterError` if the cluster refuses the member as it is configured, `ClosedError` if the start is cancelled, `ResourceError`.
         """
         store = settings.broker.store
         assert store is not None, "the settings were checked"
@@ -156,10 +158,11 @@ class ClusterMember:
                 tables = database, placement_tables(database)
             self._database, placements = tables
             undo.callback(self._database.close)
-            self._membership = Membership(self._database, settings, clock, self._rows_changed)
+            self._membership = Membership(self._database, settings, clock, self._rows_changed, cancelled)
             self._facts = facts = self._membership.prepare()
             self._placings = Placings(placements, clock, facts.shards, settings.broker.policy.queues)
-            self._placings.read()  # before the first client: what it sends to a placed destination must not go by the hash
+            # Before the first client: what it sends to a placed destination must not go by the hash.
+            self._membership.when_reached(self._placings.read)
             self._decisions = ClusterDecisions(self._database, clock, self._membership.need)
             self._subscriptions = ClusterSubscriptions(self._database)
             self._promotions = ClusterPromotions(self._database)

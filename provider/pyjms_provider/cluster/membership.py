@@ -7,10 +7,10 @@ import math
 import secrets
 from collections.abc import Callable
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.clock import Signal, seconds_since_boot
-from pyjms.spi.errors import ResourceError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms.spi.words import installed_version
 from pyjms_provider.cluster.errors import ClusterError
 from pyjms_provider.cluster.placement import SHARDS_DEFAULT
@@ -31,6 +31,7 @@ _NAME_TAKEN_MS: Final = 2_000
 """How long a start waits for the sessions of an earlier process of the same name to end, after the lease for which members are taken to be alive when the
 database was started again."""
 _RETRY_MS: Final = 100
+_Found = TypeVar("_Found")
 
 
 class Listener:
@@ -71,9 +72,22 @@ class Membership:
     """The incarnation of this process. One thread at a time, but any thread reads `incarnation`."""
 
     def __init__(
-        self, database: ControlTables, settings: ClusterSettings, clock: Clock, changed: Callable[[], None]
+        self,
+        database: ControlTables,
+        settings: ClusterSettings,
+        clock: Clock,
+        changed: Callable[[], None],
+        cancelled: Signal | None = None,
     ) -> None:
-        """Not joined yet. `changed` is called after each change of the tables, on any thread; it must not block."""
+        """Not joined yet.
+
+        Args:
+            database: The control tables.
+            settings: Those of the member.
+            clock: For all waits.
+            changed: Is called after each change of the tables, on any thread; it must not block.
+            cancelled: Ends the waits of the start when it is raised.
+        """
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -87,6 +101,12 @@ class Membership:
         self._now_s = seconds_since_boot(clock)
         self._taken_over_s = 0.0
         """When the other members take this one for dead at the earliest, unless it writes another heartbeat, by `_now_s`."""
+        store = settings.broker.store
+        self._start_until_ms = clock.monotonic_ms() + (0 if store is None else store.wait_ms)
+        """How long a start waits for the database."""
+        self._cancelled = cancelled or Signal()
+        self._has_told = False
+        """Whether the log has told that the start waits."""
 
     @property
     def incarnation(self) -> str | None:
@@ -104,21 +124,43 @@ class Membership:
         return self._beat_ms + self._settings.lease_ms / _BEATS
 
     def prepare(self) -> ClusterFacts:
-        """Check clocks and facts, and make the tables that are missing. Raises `ClusterError`, `StoreError`."""
-        settings, store = self._settings, self._settings.broker.store
-        until_ms = self._clock.monotonic_ms() + (0 if store is None else store.wait_ms)
+        """Check clocks and facts, and make the tables that are missing. Raises `ClosedError`, `ClusterError`, `StoreError`."""
+        try:
+            return self.when_reached(self._prepare)
+        except WrongClusterError as error:
+            raise ClusterError(error.reason) from error
+
+    def _prepare(self) -> ClusterFacts:
+        settings = self._settings
+        self._check_clock()
+        return self._database.prepare(
+            shards=settings.shards, default_shards=SHARDS_DEFAULT, virtual_host=settings.virtual_host
+        )
+
+    def when_reached(self, call: Callable[[], _Found]) -> _Found:
+        """Return what a call of the start returns: it is made until the database is reached, for as long as the store's settings say.
+
+        Raises:
+            ClosedError: The start was cancelled.
+            StoreError: It was not reached, or the call failed otherwise.
+        """
         while True:
             try:
-                self._check_clock()
-                return self._database.prepare(
-                    shards=settings.shards, default_shards=SHARDS_DEFAULT, virtual_host=settings.virtual_host
-                )
-            except WrongClusterError as error:
-                raise ClusterError(error.reason) from error
-            except UnavailableStoreError:
-                if self._clock.monotonic_ms() >= until_ms:
+                return call()
+            except UnavailableStoreError as error:
+                if self._clock.monotonic_ms() >= self._start_until_ms:
                     raise
-            self._clock.wait(Signal(), self._clock.monotonic_ms() + _RETRY_MS)
+                if not self._has_told:
+                    self._has_told = True
+                    _log.warning(
+                        "PYJMS-CLUSTER-2 member %s does not reach its cluster: %s", self._settings.member, error.reason
+                    )
+            self._pause()
+
+    def _pause(self) -> None:
+        """Wait a moment before the start tries something again. Raises `ClosedError`."""
+        if self._clock.wait(self._cancelled, self._clock.monotonic_ms() + _RETRY_MS):
+            raise ClosedError(f"the start of member {self._settings.member} was cancelled")
 
     def _check_clock(self) -> None:
         error_ms = self._database.clock_error_ms()
@@ -129,7 +171,10 @@ class Membership:
             )
 
     def join_first(self, address: str, run_id: str) -> None:
-        """Join when the process starts: an earlier one of the same name may just be ending. Raises `ClusterError`, `StoreError`."""
+        """Join when the process starts: an earlier one of the same name may just be ending. Raises `ClosedError`, `ClusterError`, `StoreError`."""
+        self.when_reached(lambda: self._join_when_free(address, run_id))
+
+    def _join_when_free(self, address: str, run_id: str) -> None:
         until_ms = self._clock.monotonic_ms() + self._settings.lease_ms + _NAME_TAKEN_MS
         while True:
             try:
@@ -139,7 +184,7 @@ class Membership:
                     raise ClusterError(error.reason) from error
             else:
                 return
-            self._clock.wait(Signal(), self._clock.monotonic_ms() + _RETRY_MS)
+            self._pause()
 
     def join(self, address: str, run_id: str) -> None:
         """Join with a new incarnation. Raises `ClusterError`, `StoreError`."""

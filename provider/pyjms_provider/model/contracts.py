@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pyjms.spi.clock import Clock
+    from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.envelope import Address
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.cluster.contracts import Cluster
@@ -173,8 +173,8 @@ PortOpener = Callable[["ManagedObject"], OpenPort]
 """Opens a port as its effective attributes say. Raises `ProviderError` or `OSError`."""
 
 
-JoinCluster = Callable[["ClusterSettings", "Clock"], "JoinedCluster"]
-"""Makes the member of a cluster. Waits for the database; raises `ClusterError`, `ResourceError`."""
+JoinCluster = Callable[["ClusterSettings", "Clock", "Signal"], "JoinedCluster"]
+"""Makes the member of a cluster. Waits for the database until the signal is raised; raises `ClosedError`, `ClusterError`, `ResourceError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -459,7 +459,7 @@ class VirtualHost(Clustered, StoryTelling, Stoppable):
         if join is None:
             raise WrongStateError(f"{self.path} cannot be opened: this process joins no cluster")
         settings = cluster_settings(self, self._chosen, self._settings())
-        member = join(settings, self.clock)
+        member = join(settings, self.clock, self._cancelled)
         # So that ports open when clients are served; they wait themselves for a shard that has no leader then.
         member.await_leaders(_LEADERS_MS)
         return Membership(self, member, self._make_shard)

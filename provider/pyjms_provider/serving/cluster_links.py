@@ -31,7 +31,7 @@ from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.settings import ClientCertificates, ListenerSettings, TlsSettings
 
 if TYPE_CHECKING:
-    from pyjms.spi.clock import Clock
+    from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.clients.stomp.failover import StompFailoverConnection
@@ -51,9 +51,20 @@ _SUBSCRIPTIONS_MAX: Final = 1_000_000
 _SESSIONS_MAX: Final = 100_000
 
 
-def start_member(settings: ClusterSettings, clock: Clock, network: NetworkService | None = None) -> ClusterMember:
-    """Start a member of a cluster; `network`: the service for its link port, None: one of its own. Raises as `ClusterMember`."""
-    return ClusterMember(settings, clock, ClusterLinks(settings.name, network))
+def start_member(
+    settings: ClusterSettings, clock: Clock, network: NetworkService | None = None, cancelled: Signal | None = None
+) -> ClusterMember:
+    """Start a member of a cluster.
+
+    Args:
+        settings: Its settings.
+        clock: For all waits.
+        network: The service for its link port; None: one of its own.
+        cancelled: Ends the wait for the database when it is raised.
+
+    Raises as `ClusterMember`.
+    """
+    return ClusterMember(settings, clock, ClusterLinks(settings.name, network), cancelled=cancelled)
 
 
 class ClusterLinks:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
-from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.forks import forget_in_children
 from pyjms_provider.management.service import ManagementService
@@ -225,10 +225,10 @@ class ServedBroker:
 def _joiner(network: NetworkService) -> JoinCluster:
     """Return what joins clusters. The first member imports SQLAlchemy: a broker may be in none."""
 
-    def join(settings: ClusterSettings, clock: Clock) -> JoinedCluster:
+    def join(settings: ClusterSettings, clock: Clock, cancelled: Signal) -> JoinedCluster:
         from pyjms_provider.serving.cluster_links import start_member
 
-        return start_member(settings, clock, network)
+        return start_member(settings, clock, network, cancelled)
 
     return join
 

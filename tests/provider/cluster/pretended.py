@@ -237,7 +237,9 @@ def join_pretended(monkeypatch: pytest.MonkeyPatch) -> list[PretendedMember]:
     """Have all members be pretended ones; they are in the list."""
     members: list[PretendedMember] = []
 
-    def start(settings: ClusterSettings, clock: Clock, network: object = None) -> PretendedMember:
+    def start(
+        settings: ClusterSettings, clock: Clock, network: object = None, cancelled: object = None
+    ) -> PretendedMember:
         members.append(PretendedMember(settings, clock))
         return members[-1]
 

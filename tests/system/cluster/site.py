@@ -129,6 +129,8 @@ class Member:
         settings = self._settings
         host = {
             "store_url": self._url,
+            # A member may start while PostgreSQL does.
+            "store_wait_ms": int(_PATIENCE_S * 1000),
             "cluster": "shop",
             "cluster_member": self.name,
             "cluster_shards": SHARDS,
