@@ -110,7 +110,8 @@ def test_messages_of_a_session_arrive_in_order(environment: Environment) -> None
 def test_higher_priorities_overtake_within_each_the_order_stays(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     for number in range(12):
-        environment.send(session, queue, str(number), priority=number % 3 + 4)
+        # PERSISTENT ones have arrived when `send` returns: all are there before the first is received.
+        environment.send(session, queue, str(number), priority=number % 3 + 4, delivery_mode=2)
     texts = environment.receiver(environment.session(), queue).take_texts(12)
     connection = environment.connect()
     if Capability.PRIORITIES in connection.capabilities:
