@@ -83,7 +83,7 @@ class ClientLink:
             return
 
         def ask(reply: Reply) -> None:
-            if link.is_attached:
+            if link.is_attached and self.session.is_open:
                 self._detaching = reply
                 link.detach(is_closed=is_closed)
             else:
@@ -118,6 +118,12 @@ class ClientLink:
         if error is not None:
             self.condition, self.error = str(error.condition), refusal(error, ResourceError)
         self.physical.settle(reply, error=self.error)
+
+    def session_ended(self) -> None:
+        """Hear that this side has ended the session: what is not answered will not be, and the broker has heard of a detach."""
+        self.physical.settle(self._attaching, error=ClosedError("the session is closed"))
+        self.physical.settle(self._detaching)
+        self._attaching = self._detaching = None
 
     def on_lost(self, error: ProviderError) -> None:
         """Hear that the broker has detached the link by itself."""

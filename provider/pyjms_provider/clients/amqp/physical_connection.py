@@ -566,14 +566,23 @@ class PhysicalConnection(BasePhysicalConnection):
 
     def end_session(self, session: Session) -> None:
         """End a session of AMQP, and wait until the broker has heard all that was told on it. Raises as `call`."""
+        links: list[Any] = []
 
         def ask(reply: Reply) -> None:
+            links.extend(link.context for link in session.links)
             session.context = reply
             session.end()
             if not self.engine.is_open:
                 self.settle(reply)
 
-        self.call(ask, "the end of a session", is_last=True)
+        try:
+            self.call(ask, "the end of a session", is_last=True)
+        finally:
+            # Another thread may wait for an answer about a link, which is not read behind the end.
+            with self.lock:
+                for link in links:
+                    link.session_ended()
+            self.run_due()
 
     def take_leave(self, timeout_ms: int) -> None:
         """Close the connection in order, and wait for the broker's answer. Raises as `call`."""

@@ -574,10 +574,20 @@ class AmqpSession(ProviderSession):
             physical.flush_soon()
 
     def _accept_and_wait(self, physical: PhysicalConnection, live: Sequence[ReceivedMessage]) -> None:
-        """Accept messages unsettled: the broker settles them when that is safe."""
-        left = len(live)
+        """Accept messages unsettled: the broker settles them when that is safe. Raises `ClosedError`, and as `PhysicalConnection.call`."""
+        left = 0
 
         def ask(reply: Reply) -> None:
+            nonlocal left
+            # Of what is settled no answer comes: an earlier call has had it settled, or a close on another thread has given it back.
+            left = sum(not tag.delivery.is_settled for tag in live)
+            if left < len(live) and self._closed:
+                physical.settle(reply, error=ClosedError("the session is closed"))
+                return
+            if not left:
+                physical.settle(reply)
+                return
+
             def settled(_: IncomingDelivery) -> None:
                 nonlocal left
                 left -= 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import (
     CapabilityError,
+    ClosedError,
     DestinationError,
     DestinationInUseError,
     InvalidSelectorError,
@@ -34,8 +37,9 @@ from pyjms_provider.amqp.performatives import (
     Source,
     TransactionalState,
 )
+from pyjms_provider.clients.amqp.session import AmqpSession
 from pyjms_provider.protocols.amqp.link import Sender
-from tests.provider.clients.amqp.peer import Kept, Peer, message_of, text_of
+from tests.provider.clients.amqp.peer import PATIENCE_S, Kept, Peer, message_of, text_of
 from tests.provider.clients.amqp.world import (
     NEWS,
     ORDERS,
@@ -56,6 +60,15 @@ UNCONFIRMED = f"{QUICKLY}&confirm_acknowledge=no"
 def put(peer: Peer, *texts: str, address: str = "orders") -> None:
     with peer.changed:
         peer.queue(address).extend(Kept(message_of(text)) for text in texts)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    pause = Event()
+    for _ in range(int(PATIENCE_S / 0.001)):
+        if is_so():
+            return
+        pause.wait(0.001)
+    raise AssertionError("it did not come to that")
 
 
 def source_of(attach: Attach) -> Source:
@@ -220,6 +233,52 @@ def test_a_closed_consumer_whose_message_is_held_is_sent_no_other(peer: Peer) ->
         assert [text_of(kept.data) for kept in peer.queue("orders")] == ["two"]
         session.acknowledge([delivery])
     assert peer.outcomes == [ACCEPTED], "nothing was sent to it, and given back"
+
+
+def test_a_close_behind_the_end_of_a_link_ends_the_wait_for_that(peer: Peer) -> None:
+    """The broker's answer about the link comes behind this side's end of the session, and is not read."""
+    put(peer, "one")
+    answers = Event()
+    with session_at(peer, "timeout_ms=100000&confirm_acknowledge=no") as session:
+        consumer = consume(session)
+        delivery = receive(consumer)
+        consumer.close()
+        amqp = session.amqp_session(session.present())
+        silent = Thread(target=lambda: peer.do(lambda _: answers.wait(PATIENCE_S)))
+        acknowledging = Thread(target=lambda: session.acknowledge([delivery]))
+        closing = Thread(target=session.close)
+        silent.start()
+        try:
+            acknowledging.start()
+            wait_until(lambda: not next(amqp.links).is_attached)
+            closing.start()
+            wait_until(lambda: not amqp.is_open)
+        finally:
+            answers.set()
+        for each in (silent, closing, acknowledging):
+            each.join(PATIENCE_S)
+        assert not acknowledging.is_alive()
+    assert peer.outcomes == [ACCEPTED]
+
+
+def test_an_acknowledgement_that_a_close_overtakes_is_refused(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer.script.open = Open("peer", offered_capabilities=("pyjms:confirmed-settlement",))
+    with session_at(peer, "timeout_ms=100000") as session:
+        session.send(message("one"))
+        delivery = receive(consume(session))
+        find = AmqpSession._live
+
+        def close_first(self: AmqpSession, deliveries: Any) -> Any:
+            found = find(self, deliveries)
+            closing = Thread(target=session.close)
+            closing.start()
+            closing.join(PATIENCE_S)
+            return found
+
+        monkeypatch.setattr(AmqpSession, "_live", close_first)
+        with pytest.raises(ClosedError):
+            session.acknowledge([delivery])
+    assert ACCEPTED not in peer.outcomes
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
