@@ -39,7 +39,7 @@ from pyjms_provider.amqp.performatives import (
 )
 from pyjms_provider.clients.amqp.session import AmqpSession
 from pyjms_provider.protocols.amqp.link import Sender
-from tests.provider.clients.amqp.peer import PATIENCE_S, Kept, Peer, message_of, text_of
+from tests.provider.clients.amqp.peer import PATIENCE_S, Kept, Peer, PeerConnection, message_of, text_of
 from tests.provider.clients.amqp.world import (
     NEWS,
     ORDERS,
@@ -244,7 +244,11 @@ def test_a_close_behind_the_end_of_a_link_ends_the_wait_for_that(peer: Peer) -> 
         delivery = receive(consumer)
         consumer.close()
         amqp = session.amqp_session(session.present())
-        silent = Thread(target=lambda: peer.do(lambda _: answers.wait(PATIENCE_S)))
+
+        def say_nothing(_: PeerConnection) -> None:
+            answers.wait(PATIENCE_S)
+
+        silent = Thread(target=lambda: peer.do(say_nothing))
         acknowledging = Thread(target=lambda: session.acknowledge([delivery]))
         closing = Thread(target=session.close)
         silent.start()
