@@ -73,7 +73,7 @@ class Profile:
     limit_s: float = 30.0
     """The time limit of one test, in seconds."""
     chaos_ms: int = 2_000
-    """The duration of each of the two runs of the chaos chapter, in milliseconds. If it grows, `limit_s` must, too."""
+    """The duration of each of the two runs of the chaos chapter, in milliseconds; longer if the clients have hardly begun then. If it grows, `limit_s` must, too."""
     parallel: int = 2
     """The maximum number of processes that run tests at the same time; 1: one after the other."""
 

@@ -162,7 +162,7 @@ class ClusterMember:
             self._facts = facts = self._membership.prepare()
             self._placings = Placings(placements, clock, facts.shards, settings.broker.policy.queues)
             # Before the first client: what it sends to a placed destination must not go by the hash.
-            self._membership.when_reached(self._placings.read)
+            self._membership.retry_until_reached(self._placings.read)
             self._decisions = ClusterDecisions(self._database, clock, self._membership.need)
             self._subscriptions = ClusterSubscriptions(self._database)
             self._promotions = ClusterPromotions(self._database)
@@ -634,9 +634,7 @@ class ClusterMember:
 
     def _note_trouble(self, error: ProviderError) -> None:
         if self._trouble is None:
-            _log.warning(
-                "PYJMS-CLUSTER-2 member %s does not reach its cluster: %s", self._settings.member, error.reason
-            )
+            self._membership.tell_unreached(error)
         self._trouble = error.reason
         if self._membership.incarnation is not None and self._membership.is_overdue:
             self._lose(error.reason)

@@ -18,6 +18,7 @@ from pyjms_provider.stores.errors import StoreError, TakenNameError, Unavailable
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
+    from pyjms.spi.errors import ProviderError
     from pyjms_provider.cluster.contracts import ControlTables, HeldMembership
     from pyjms_provider.cluster.settings import ClusterSettings
     from pyjms_provider.stores.sql.cluster import ClusterFacts
@@ -126,7 +127,7 @@ class Membership:
     def prepare(self) -> ClusterFacts:
         """Check clocks and facts, and make the tables that are missing. Raises `ClosedError`, `ClusterError`, `StoreError`."""
         try:
-            return self.when_reached(self._prepare)
+            return self.retry_until_reached(self._prepare)
         except WrongClusterError as error:
             raise ClusterError(error.reason) from error
 
@@ -137,8 +138,8 @@ class Membership:
             shards=settings.shards, default_shards=SHARDS_DEFAULT, virtual_host=settings.virtual_host
         )
 
-    def when_reached(self, call: Callable[[], _Found]) -> _Found:
-        """Return what a call of the start returns: it is made until the database is reached, for as long as the store's settings say.
+    def retry_until_reached(self, call: Callable[[], _Found]) -> _Found:
+        """Return what a call of the start returns; repeat it while the database cannot be reached, for as long as the store's settings say.
 
         Raises:
             ClosedError: The start was cancelled.
@@ -152,10 +153,12 @@ class Membership:
                     raise
                 if not self._has_told:
                     self._has_told = True
-                    _log.warning(
-                        "PYJMS-CLUSTER-2 member %s does not reach its cluster: %s", self._settings.member, error.reason
-                    )
+                    self.tell_unreached(error)
             self._pause()
+
+    def tell_unreached(self, error: ProviderError) -> None:
+        """Write to the log why the database cannot be reached."""
+        _log.warning("PYJMS-CLUSTER-2 member %s does not reach its cluster: %s", self._settings.member, error.reason)
 
     def _pause(self) -> None:
         """Wait a moment before the start tries something again. Raises `ClosedError`."""
@@ -172,7 +175,7 @@ class Membership:
 
     def join_first(self, address: str, run_id: str) -> None:
         """Join when the process starts: an earlier one of the same name may just be ending. Raises `ClosedError`, `ClusterError`, `StoreError`."""
-        self.when_reached(lambda: self._join_when_free(address, run_id))
+        self.retry_until_reached(lambda: self._join_when_free(address, run_id))
 
     def _join_when_free(self, address: str, run_id: str) -> None:
         until_ms = self._clock.monotonic_ms() + self._settings.lease_ms + _NAME_TAKEN_MS

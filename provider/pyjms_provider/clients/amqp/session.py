@@ -563,8 +563,15 @@ class AmqpSession(ProviderSession):
         if self._kept:
             self._end_kept()
 
+    def _has_given_back(self, live: Sequence[ReceivedMessage]) -> bool:
+        """Whether a close on another thread has given messages back that are about to be acknowledged; the lock is held."""
+        return self._closed and any(tag.delivery.is_settled for tag in live)
+
     def _accept_soon(self, physical: PhysicalConnection, live: Sequence[ReceivedMessage]) -> None:
+        """Accept messages, and wait for nothing. Raises `ClosedError`."""
         with self.connection.lock:
+            if self._has_given_back(live):
+                raise ClosedError("the session is closed")
             # What waits already has somebody who writes it.
             is_first = not physical.engine.out_size
             self.let_go(live)
@@ -579,11 +586,11 @@ class AmqpSession(ProviderSession):
 
         def ask(reply: Reply) -> None:
             nonlocal left
-            # Of what is settled no answer comes: an earlier call has had it settled, or a close on another thread has given it back.
-            left = sum(not tag.delivery.is_settled for tag in live)
-            if left < len(live) and self._closed:
+            if self._has_given_back(live):
                 physical.settle(reply, error=ClosedError("the session is closed"))
                 return
+            # No answer comes about those that an earlier call has had settled.
+            left = sum(not tag.delivery.is_settled for tag in live)
             if not left:
                 physical.settle(reply)
                 return

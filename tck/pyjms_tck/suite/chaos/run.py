@@ -21,7 +21,7 @@ from pyjms_tck.suite.chaos.clients import Client, World
 _CLOCK = SystemClock()
 _RESTARTS = 2
 _BREATH_S = 0.005
-_STEPS_LEAST = 100
+_MIN_STEPS = 100
 """How many steps all clients together make before a run ends, if they do in time."""
 
 
@@ -161,7 +161,7 @@ class Run:
         self._over.wait(part_s)
         # On a busy machine the clients may have done too little until now.
         end_ms = _CLOCK.monotonic_ms() + self._waits.something_ms
-        while self._steps < _STEPS_LEAST and _CLOCK.monotonic_ms() < end_ms and not self._over.is_set():
+        while self._steps < _MIN_STEPS and _CLOCK.monotonic_ms() < end_ms and not self._over.is_set():
             self._over.wait(_BREATH_S)
 
     # --------------------------------------------------------------------------------------------------- the end

@@ -265,9 +265,12 @@ def test_a_close_behind_the_end_of_a_link_ends_the_wait_for_that(peer: Peer) -> 
     assert peer.outcomes == [ACCEPTED]
 
 
-def test_an_acknowledgement_that_a_close_overtakes_is_refused(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("confirm", ["yes", "no"])
+def test_an_acknowledgement_that_a_close_overtakes_is_refused(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, confirm: str
+) -> None:
     peer.script.open = Open("peer", offered_capabilities=("pyjms:confirmed-settlement",))
-    with session_at(peer, "timeout_ms=100000") as session:
+    with session_at(peer, f"timeout_ms=100000&confirm_acknowledge={confirm}") as session:
         session.send(message("one"))
         delivery = receive(consume(session))
         find = AmqpSession._live
